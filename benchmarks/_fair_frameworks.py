@@ -23,7 +23,7 @@ from _fair_tools import (
 
 from nnpipe.compilers.iree import IREECompiler
 from nnpipe.core.arguments import argument
-from nnpipe.core.batching import for_batch
+from nnpipe.core.batching import set_batch_size
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
@@ -37,8 +37,8 @@ class IREEWithFlags(IREECompiler):
 
     flags: tuple[str, ...] = argument((), help="flags of iree-compile")
 
-    def _target(self) -> tuple[list[str], dict[str, Any]]:
-        flags, notes = super()._target()
+    def _choose_target(self) -> tuple[list[str], dict[str, Any]]:
+        flags, notes = super()._choose_target()
         return [*flags, *self.flags], notes
 
 
@@ -64,8 +64,10 @@ class Way:
         classes = [
             find(one, ModelCompiler) if isinstance(one, str) else one for one in self.compilers
         ]
-        compilers = [for_batch(cls.from_json(dict(self.compiling)), 1) for cls in classes]
-        return compilers, for_batch(find(self.runtime, Runtime).from_json(dict(self.running)), 1)
+        compilers = [set_batch_size(cls.from_json(dict(self.compiling)), 1) for cls in classes]
+        return compilers, set_batch_size(
+            find(self.runtime, Runtime).from_json(dict(self.running)), 1
+        )
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.native_output import native_output_held
+from nnpipe.core.native_output import capture_native_output
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.modelwrappers.classification.mobilenet import (
     PyTorchMobileNetV2,
@@ -116,5 +116,5 @@ def exported(name: str, format: str, folder: Path) -> Artifact:
 
         torch.manual_seed(0)
         model.native = model.wrapper.build().eval()
-    with native_output_held():
+    with capture_native_output():
         return model.export(folder / f"{name}{SUFFIXES[format]}", format)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.protocols.channels.stream_socket import do_not_pace
+from nnpipe.protocols.channels.stream_socket import disable_pacing
 
 OUTPUT = 4096
 STARTED = 60.0  # seconds that a peer's server has to start
@@ -60,11 +60,11 @@ def send(sock: socket.socket, parts: list[bytes | memoryview]) -> None:
 def connection() -> tuple[socket.socket, int]:
     """Fork a child and connect to it, as free of pacing as we are; in the child the pid is 0."""
     listener = socket.create_server(("127.0.0.1", 0))
-    do_not_pace(listener)
+    disable_pacing(listener)
     pid = os.fork()
     if pid:
         sock = socket.socket()
-        do_not_pace(sock)
+        disable_pacing(sock)
         sock.connect(listener.getsockname())
     else:
         sock = listener.accept()[0]

@@ -166,7 +166,7 @@ def _duplicated(model: LiveModel, random: np.random.Generator, path: Path) -> Pl
         return None
     import onnx
 
-    proto = onnx.load_from_string(model.native.serialised())
+    proto = onnx.load_from_string(model.native.serialize())
     shapes = {
         name: tuple(spec.shape[1:]) for name, spec in model.get_inference_graph().tensors.items()
     }

@@ -51,7 +51,7 @@ def more(work):
 writer = CheckpointWriter()
 
 def ours():
-    writer.write(path, writer.copied(state), CHECKPOINT)
+    writer.write(path, writer.copy_state(state), CHECKPOINT)
     writer.wait()
 
 def theirs():

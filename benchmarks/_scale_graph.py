@@ -45,7 +45,7 @@ from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.modelwrappers.files.torch_export import TorchExportModel
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.workflows.candidates.measure import verify_here
-from nnpipe.workflows.candidates.model_process import Loaded
+from nnpipe.workflows.candidates.model_process import ModelRequestHandler
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import check_plan
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
@@ -55,7 +55,7 @@ wrapper, runtime = TorchExportModel(model_path=path, scale=16.0), ONNXRuntime()
 wrapper.contents()
 check_plan(wrapper, (), runtime)
 spec = CandidateSpec("many nodes", wrapper, path, runtime=runtime, dataset=DigitsDataset())
-loaded, asked = Loaded(), {"candidate": replace(spec, runtime=None).to_json()}
+loaded, asked = ModelRequestHandler(), {"candidate": replace(spec, runtime=None).to_json()}
 made = loaded({"do": "export", "format": "onnx", "to": str(folder / "made.onnx"), **asked})
 reference = loaded({"do": "run", "samples": 8, "to": str(folder / "reference.npz"), "runtime": None, **asked})
 asked = {"candidate": replace(spec, artifact=Artifact.read(made)).to_json(), "reference": reference}

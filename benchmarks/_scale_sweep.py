@@ -23,8 +23,8 @@ from nnpipe.workflows.journal import Outcome
 from nnpipe.workflows.sweep import confirm
 from nnpipe.workflows.sweep.file import CONFIRMATIONS, Sweep
 from nnpipe.workflows.sweep.points import Point
-from nnpipe.workflows.sweep.run import Done
-from nnpipe.workflows.sweep.select import judge, ranked
+from nnpipe.workflows.sweep.run import FinishedPoint
+from nnpipe.workflows.sweep.select import evaluate_points, rank_candidates
 
 _CALLS, _SAMPLES = 1000, 1000
 _CLASSES = tuple("0123456789")
@@ -117,13 +117,13 @@ def choosing(points: int) -> float:
     and its shares.
     """
     asked = Sweep.from_settings(settings(points))
-    asked = asked.of_task(asked.dataset.task)
+    asked = asked.with_task(asked.dataset.task)
     done = [
-        Done(point, str(number), Outcome(measured(point, number)), None)
+        FinishedPoint(point, str(number), Outcome(measured(point, number)), None)
         for number, point in enumerate(asked.points)
     ]
     begin = time.process_time()
-    judged = judge(asked, done)
+    judged = evaluate_points(asked, done)
     seconds = time.process_time() - begin
     if len(judged) != points or not any(one.on_front for one in judged):
         raise SystemExit("no candidate is on the front")
@@ -137,12 +137,12 @@ def confirming(points: int, folder: Path) -> int:
     asked = Sweep.from_settings(
         settings(points) | {"output": str(folder / f"{points}"), "constraints": ["load <= 1 s"]}
     )
-    asked = asked.of_task(asked.dataset.task)
+    asked = asked.with_task(asked.dataset.task)
     asked = replace(
         asked, points=tuple(replace(point, way=None, runtime=None) for point in asked.points)
     )
     done = [
-        Done(point, str(n), Outcome(measured(point, n)), None)
+        FinishedPoint(point, str(n), Outcome(measured(point, n)), None)
         for n, point in enumerate(asked.points)
     ]
     times = []
@@ -151,12 +151,14 @@ def confirming(points: int, folder: Path) -> int:
         times.append(1)
         return Outcome(replace(measured(asked.points[0], 0), timing={"load_ns": 5e9}))
 
-    plain = confirm.measured
-    confirm.measured = slower
+    plain = confirm.measure_point
+    confirm.measure_point = slower
     try:
-        found = confirm.confirmed(asked, ranked(asked, judge(asked, done)), ())
+        found = confirm.remeasure_winner(
+            asked, rank_candidates(asked, evaluate_points(asked, done)), ()
+        )
     finally:
-        confirm.measured = plain
+        confirm.measure_point = plain
     if found.chosen is not None or not all(found.refuted.values()):
         raise SystemExit("an unlucky candidate was chosen, or refused without a reason")
     return len(times)

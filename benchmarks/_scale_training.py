@@ -20,7 +20,7 @@ import numpy as np
 from _growth import growth
 from _table import EPYC
 
-from nnpipe.training.callbacks.callback import writes_after
+from nnpipe.training.callbacks.callback import is_write_due
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.classification import ClassificationOutput
 from nnpipe.training.run_page import write_run_page
@@ -98,7 +98,7 @@ def written(epochs: int) -> int:
     )
     number = 0
     for fit.epoch in range(1, epochs + 1):
-        number += writes_after(fit)
+        number += is_write_due(fit)
     return number
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import Any, NoReturn
 
-from nnpipe.measuring.host import host_facts
+from nnpipe.measuring.host import read_host_facts
 
 EPYC = "AMD EPYC (Zen 4), 2 cores, a virtual machine (KVM)"
 """A processor on which goals were seen to hold; each goal names its own.
@@ -59,7 +59,7 @@ def processors(seen_on: str) -> dict[str, str]:
     """Return this run's processor and the one on which the goal was seen to hold, for the
     closing JSON object.
     """
-    facts = host_facts()
+    facts = read_host_facts()
     cores = facts["cpu"]["logical_cores"]
     virtual = ", a virtual machine" if facts.get("hypervisor") else ""
     return {

@@ -522,11 +522,11 @@ def written(folder: Path, names: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
 def _write(build: Callable[[], Made], path: Path) -> None:
     import torch
 
-    from nnpipe.core.native_output import native_output_held
+    from nnpipe.core.native_output import capture_native_output
 
     torch.manual_seed(0)
     module, shape = build()
-    with native_output_held():
+    with capture_native_output():
         program = torch.onnx.export(
             module.eval(), (torch.randn(shape),), dynamo=True, verbose=False
         )

@@ -36,11 +36,11 @@ class Network(IntegerGraph):
     def convolution(self, kind: str, channels: int, size: int, stride: int) -> None:
         """Add a convolution with ReLU."""
         source = self._values[-1]
-        _, height, width, depth = self._shape(source)
+        _, height, width, depth = self._get_shape(source)
         alike = kind == "DEPTHWISE_CONV_2D"
         shape, axis = ([1, size, size, depth], 3) if alike else ([channels, size, size, depth], 0)
         extra = self._filled(
-            self._weights(shape, channels, axis, source), size * size * (1 if alike else depth)
+            self._add_weights(shape, channels, axis, source), size * size * (1 if alike else depth)
         )
         made = self._tensor(
             [1, -(-height // stride), -(-width // stride), channels], "int8", _SCALE, -128
@@ -55,13 +55,13 @@ class Network(IntegerGraph):
             {"depthMultiplier": 1} if alike else {}
         )
         options = "DepthwiseConv2DOptions" if alike else "Conv2DOptions"
-        self._operator(kind, [source, *extra], made, options, **fields)
+        self._add_operator(kind, [source, *extra], made, options, **fields)
 
     def sum(self, back: int) -> None:
         """Add the sum of the last value and of one that is some operators older."""
         first, second = self._values[-1 - back], self._values[-1]
-        made = self._tensor(self._shape(second), "int8", _SCALE, -128)
-        self._operator("ADD", [first, second], made, "AddOptions")
+        made = self._tensor(self._get_shape(second), "int8", _SCALE, -128)
+        self._add_operator("ADD", [first, second], made, "AddOptions")
 
     def _filled(self, extra: list[int], products: int) -> list[int]:
         """Return weights and bias with such scales that outputs of the scale of the input fill
@@ -78,7 +78,7 @@ class Network(IntegerGraph):
     def end(self) -> None:
         """Add the mean of all places, and a dense layer of two classes with softmax."""
         source = self._values[-1]
-        _, height, width, depth = self._shape(source)
+        _, height, width, depth = self._get_shape(source)
         fields = {
             "padding": 1,
             "strideH": 1,
@@ -86,20 +86,20 @@ class Network(IntegerGraph):
             "filterHeight": height,
             "filterWidth": width,
         }
-        mean = self._value([1, 1, 1, depth], like=source)
-        self._operator(
+        mean = self._add_value([1, 1, 1, depth], like=source)
+        self._add_operator(
             "AVERAGE_POOL_2D", [source], mean, "Pool2DOptions", fusedActivationFunction=0, **fields
         )
-        extra = self._filled(self._weights([2, depth], 2, -1, mean), depth)
+        extra = self._filled(self._add_weights([2, depth], 2, -1, mean), depth)
         made = self._tensor([1, 2], "int8", _SCALE, 0)
-        self._operator(
+        self._add_operator(
             "FULLY_CONNECTED",
             [mean, *extra],
             made,
             "FullyConnectedOptions",
             fusedActivationFunction=0,
         )
-        self._softmax(self._values[-1])
+        self._add_softmax(self._values[-1])
 
 
 def visual_wake_words() -> bytes:

@@ -40,12 +40,17 @@ from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 from nnpipe.workflows.journal import Outcome
 from nnpipe.workflows.sweep.budget import MeasuringTime
-from nnpipe.workflows.sweep.estimates import chosen_places, sample_count
+from nnpipe.workflows.sweep.estimates import find_chosen_places, sample_count
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.points import Point
-from nnpipe.workflows.sweep.race import Race
-from nnpipe.workflows.sweep.run import Done
-from nnpipe.workflows.sweep.select import Judged, judge, level_with, ranked
+from nnpipe.workflows.sweep.race import SuccessiveHalving
+from nnpipe.workflows.sweep.run import FinishedPoint
+from nnpipe.workflows.sweep.select import (
+    EvaluatedPoint,
+    evaluate_points,
+    find_ties,
+    rank_candidates,
+)
 from nnpipe.workflows.sweep.sweep import read_sweep
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -84,7 +89,7 @@ def variants(recorded: Recorded) -> dict[str, Sweep]:
     def changed(*more: str) -> Sweep:
         found = read_sweep(file, [*changes, *more, f"budget={BUDGET}"])
         return replace(
-            found.of_task(found.dataset.task),
+            found.with_task(found.dataset.task),
             points=tuple(p for p in found.points if p.title in recorded.runs),
         )
 
@@ -112,7 +117,7 @@ class Replay:
         self._count = sample_count(sweep)
         self._drawn = np.random.default_rng((seed, 0)).integers(self._count, size=self._count)
 
-    def measure(self, point: Point, verify: object = None) -> Done:
+    def measure(self, point: Point, verify: object = None) -> FinishedPoint:
         """Return a measurement of a point, or of a share of it."""
         run = self._recorded.runs[point.title]
         wanted = point.measure.measure_samples or self._count
@@ -120,12 +125,14 @@ class Replay:
         assert run.evaluation is not None
         evaluation = run.evaluation.take(self._drawn)
         if wanted < self._count:
-            evaluation = evaluation.take(chosen_places(self._sweep.dataset, self._count, wanted))
+            evaluation = evaluation.take(
+                find_chosen_places(self._sweep.dataset, self._count, wanted)
+            )
         calls, timing = _resampled(run, point, wanted, np.random.default_rng(seed))
         found = replace(
             run, evaluation=evaluation, series={"inference": calls}, timing=timing, audits={}
         )
-        return Done(point, point.title, Outcome(found), None)
+        return FinishedPoint(point, point.title, Outcome(found), None)
 
 
 def _resampled(
@@ -168,25 +175,31 @@ def replayed(sweep: Sweep, recorded: Recorded, count: int) -> Outcomes:
         replay = Replay(sweep, recorded, seed)
         full = tuple(replay.measure(point) for point in sweep.points)
         first, others = _best(sweep, full)
-        race = Race(sweep, replay.measure)
+        race = SuccessiveHalving(sweep, replay.measure)
         found, _ = _best(sweep, race.run())
-        took = sum(MeasuringTime.of(each.outcome.run).seconds for each in full if each.outcome.run)
+        took = sum(
+            MeasuringTime.from_run(each.outcome.run).seconds for each in full if each.outcome.run
+        )
         shares.append(race.spent.seconds / took)
         whole.append(race.spent.whole)
         mine, theirs = (None if each is None else each.title for each in (found, first))
         if mine == theirs:
             same += 1
-        elif first is not None and mine in level_with(sweep, first, others):
+        elif first is not None and mine in find_ties(sweep, first, others):
             level += 1
         else:
             missed.append(f"{seed}: {mine} instead of {theirs}")
     return Outcomes(same, level, tuple(shares), tuple(whole), tuple(missed))
 
 
-def _best(sweep: Sweep, done: Sequence[Done]) -> tuple[Judged | None, list[Judged]]:
+def _best(
+    sweep: Sweep, done: Sequence[FinishedPoint]
+) -> tuple[EvaluatedPoint | None, list[EvaluatedPoint]]:
     # Nothing else can be chosen, and drawing the whole Pareto front would take most of a replay.
     whole = [each for each in done if each.outcome.run is not None and not each.stopped]
-    order = ranked(sweep, judge(replace(sweep, objectives=(sweep.choose,)), whole))
+    order = rank_candidates(
+        sweep, evaluate_points(replace(sweep, objectives=(sweep.choose,)), whole)
+    )
     return (order[0] if order else None), order
 
 

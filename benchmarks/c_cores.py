@@ -32,7 +32,7 @@ from nnpipe.compilers.c import CCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import MissingTool
 from nnpipe.formats.tflite import read_tflite
-from nnpipe.frameworks.cortex_m.image import ARM_GCC, CORES, FORMAT, image_of, read_image
+from nnpipe.frameworks.cortex_m.image import ARM_GCC, CORES, FORMAT, build_image, read_image
 from nnpipe.protocols.client.session import open_session
 from nnpipe.protocols.qemu import QEMU, QemuTarget
 from nnpipe.runtimes.litert import LiteRTRuntime
@@ -65,16 +65,18 @@ def measured(content: bytes, core: str, options: argparse.Namespace) -> dict[str
         folder = Path(name)
         path = folder / "source.tflite"
         path.write_bytes(content)
-        source = Artifact.of(path, "tflite", read_tflite(path).io)
+        source = Artifact.create(path, "tflite", read_tflite(path).io)
         made = CCompiler().compile(source, folder / "model.c")
         image = folder / "model.bin"
         image.write_bytes(
-            image_of(made, CORES[core], CORES[core].model_address, options.optimise, "c_cores.py")
+            build_image(
+                made, CORES[core], CORES[core].model_address, options.optimise, "c_cores.py"
+            )
         )
         facts = read_image(image)
         wrong, inputs = 0, batches(source, 1 if options.quick else options.samples)
         with (
-            open_session(QemuTarget(core=core), Artifact.of(image, FORMAT, made.io)) as session,
+            open_session(QemuTarget(core=core), Artifact.create(image, FORMAT, made.io)) as session,
             LiteRTRuntime(reference_kernels=True).load(source) as reference,
         ):
             for batch in inputs:

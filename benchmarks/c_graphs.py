@@ -27,16 +27,16 @@ from pathlib import Path
 import numpy as np
 from _table import EPYC, report, skip_without
 
-from nnpipe.compilers._c_code.source import Source, source_of
+from nnpipe.compilers._c_code.source import Source, generate_source
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.formats.tflite_graph import read_program
 from nnpipe.runtimes.litert import LiteRTRuntime
-from nnpipe.testing.c_operator import SanitiserFinding, sanitised_outputs
-from nnpipe.testing.integer_graphs import random_integer_graph, wide_integer_graph
-from nnpipe.testing.model_files import changed_graph
+from nnpipe.testing.c_operator import SanitiserFinding, run_sanitized
+from nnpipe.testing.integer_graphs import generate_integer_graph, generate_wide_integer_graph
+from nnpipe.testing.model_files import mutate_graph
 
 MACROS: tuple[tuple[str, ...], ...] = ((), ("NN_DSP_IN_C",), ("NN_DSP_IN_C", "NN_MVE_IN_C"))
 TOGETHER = 400
@@ -72,7 +72,7 @@ def graph_of(data: bytes, folder: Path, seed: int, kind: str) -> Graph | str:
     path = folder / "graph.tflite"
     path.write_bytes(data)
     try:
-        source = source_of(read_program(path), 0)
+        source = generate_source(read_program(path), 0)
     except NNPipeError:
         return "refused"
     except Exception:
@@ -83,7 +83,7 @@ def graph_of(data: bytes, folder: Path, seed: int, kind: str) -> Graph | str:
     batch = inputs(source.io, np.random.default_rng(seed))
     expected = None
     if kind == "as it is":
-        model = Artifact.of(path, "tflite", read_tflite(path).io)
+        model = Artifact.create(path, "tflite", read_tflite(path).io)
         with LiteRTRuntime(reference_kernels=True).load(model) as reference:
             expected = {name: array.copy() for name, array in reference.infer(batch).items()}
     return Graph(seed, kind, source, batch, expected)
@@ -96,9 +96,7 @@ def judge(graphs: list[Graph]) -> None:
         while found is None:
             left = [graph for graph in graphs if graph.outcome != "finding"]
             try:
-                found = sanitised_outputs(
-                    [(graph.source, [graph.batch]) for graph in left], defines
-                )
+                found = run_sanitized([(graph.source, [graph.batch]) for graph in left], defines)
             except SanitiserFinding as error:
                 broken = left[error.graph]
                 print(f"seed {broken.seed}, {broken.kind}: {error}")
@@ -132,11 +130,13 @@ def outcomes(seeds: range, folder: Path) -> dict[str, Counter[str]]:
     counts: dict[str, Counter[str]] = {}
     graphs: list[Graph] = []
     for seed in seeds:
-        data = (wide_integer_graph if seed % 2 else random_integer_graph)(seed, 1 + seed % 6)
+        data = (generate_wide_integer_graph if seed % 2 else generate_integer_graph)(
+            seed, 1 + seed % 6
+        )
         copies = {
             "as it is": data,
             "damaged": damaged(data, seed),
-            "changed": changed_graph(data, np.random.default_rng(seed)),
+            "changed": mutate_graph(data, np.random.default_rng(seed)),
         }
         for kind, content in copies.items():
             found = graph_of(content, folder, seed, kind)

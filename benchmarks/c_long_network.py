@@ -93,7 +93,7 @@ def main() -> int:
         folder = Path(name)
         path = folder / "network.tflite"
         path.write_bytes(long_network(operators))
-        source = Artifact.of(path, "tflite", read_tflite(path).io)
+        source = Artifact.create(path, "tflite", read_tflite(path).io)
         made = timed(rows, "C", lambda: CCompiler().compile(source, folder / "network.c"))
         common = [
             "-std=c99",

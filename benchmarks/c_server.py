@@ -36,7 +36,7 @@ from nnpipe.core.errors import TransportError
 from nnpipe.measuring.run import Run
 from nnpipe.protocols.conversation.frame import FrameKind
 from nnpipe.protocols.network import NetworkProtocol
-from nnpipe.testing.raw_host import RawHost, greeted, payload_for
+from nnpipe.testing.raw_host import RawHost, connect_host, create_model_payload
 from nnpipe.workflows.devices.c_server import BuiltServer, build_server
 
 CLIPS = (
@@ -111,7 +111,10 @@ def visit(
                 sock.sendall(chance.randbytes(chance.choice((24, 100, 5000))))
                 sock.recv(100)
         return
-    with contextlib.suppress(TransportError), greeted(server.protocol, extensions=4) as (host, _):
+    with (
+        contextlib.suppress(TransportError),
+        connect_host(server.protocol, extensions=4) as (host, _),
+    ):
         if kind == "damaged":
             sent = bytearray(host.frame(FrameKind.STATS))
             sent[chance.randrange(len(sent))] ^= 1 << chance.randrange(8)
@@ -125,12 +128,12 @@ def visit(
         assert host.ask(FrameKind.INFER, payload).kind is FrameKind.OK
         if kind == "two at a time":
             with RawHost(server.protocol) as other:
-                assert other.greet().fatal
+                assert other.perform_handshake().fatal
 
 
 def visited(server: Server, model: Artifact, count: int, first: int) -> dict[str, Any]:
     """Return memory before and after so many connections, and what one took of the processor."""
-    chance, payload = random.Random(count), payload_for(model, 0)
+    chance, payload = random.Random(count), create_model_payload(model, 0)
     for number in range(first):
         visit(server, model, payload, chance, KINDS[number % len(KINDS)])
     before = server.settled()

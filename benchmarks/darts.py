@@ -37,7 +37,7 @@ from nnpipe.architectures.darts import DartsResult, darts
 from nnpipe.architectures.supernet import train_supernet
 from nnpipe.architectures.training import Features, TrainingRecipe, train_network
 from nnpipe.datasets.digits import WornDigitsDataset
-from nnpipe.workflows.progress import bar
+from nnpipe.workflows.progress import show_progress
 
 SEEDS, RANDOM_CELLS, LEAST = 10, 20, 8
 PLANTED_SEEDS = 3
@@ -148,16 +148,16 @@ def of_darts(seeds: int, random_cells: int, planted: int, order: int, quick: boo
     cells = [SPACE.sample(random) for _ in range(random_cells)]
     others = [
         alone(SPACE, cell, seed, data)
-        for seed, cell in bar(list(enumerate(cells)), "random cells", len(cells))
+        for seed, cell in show_progress(list(enumerate(cells)), "random cells", len(cells))
     ]
     median = float(np.median(others))
     rows = []
-    for seed in bar(range(seeds), "searches", seeds):
+    for seed in show_progress(range(seeds), "searches", seeds):
         found = found_by_darts(SPACE, seed, order, data[0])
         rows.append(
             row_of("digits", seed, alone(SPACE, found.configuration, seed, data), median, found)
         )
-    for seed in bar(range(planted), "planted searches", planted):
+    for seed in show_progress(range(planted), "planted searches", planted):
         found = found_by_darts(PLANTED, seed, order, data[0])
         rows.append(
             row_of("planted", seed, alone(PLANTED, found.configuration, seed, data), median, found)
@@ -226,15 +226,17 @@ def of_supernet(networks: int, epochs: int) -> int:
     """Set the accuracies with shared weights against those of trainings of their own."""
     train, judging = digits()
     recipe = replace(RECIPE, epochs=epochs)
-    supernet = train_supernet(ELASTIC, train, recipe=replace(recipe, batch=32), progress=bar)
+    supernet = train_supernet(
+        ELASTIC, train, recipe=replace(recipe, batch=32), progress=show_progress
+    )
     random = np.random.default_rng(2)
     chosen = [
-        ELASTIC.extreme(0),
-        ELASTIC.extreme(-1),
+        ELASTIC.get_extreme(0),
+        ELASTIC.get_extreme(-1),
         *(ELASTIC.sample(random) for _ in range(networks - 2)),
     ]
-    ranking = supernet.ranking(
-        chosen, train, judging, replace(recipe, epochs=RECIPE.epochs), progress=bar
+    ranking = supernet.measure_ranking(
+        chosen, train, judging, replace(recipe, epochs=RECIPE.epochs), progress=show_progress
     )
     rows = [
         {"channels": each["channels"], "cells": each["cells"], "shared": shared, "alone": own}

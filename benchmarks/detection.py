@@ -66,9 +66,9 @@ def evaluation(pictures: int) -> Evaluation:
         "truth_class": Ragged(label.astype(np.int32), counts),
         "truth_crowd": Ragged((random.random(total) < 0.01).astype(np.uint8), counts),
         "truth_area": Ragged(truth[:, 2] * truth[:, 3] * random.uniform(0.4, 1, total), counts),
-        "boxes": Ragged.of_rows(rows),
-        "scores": Ragged.of_rows(scores),
-        "class": Ragged.of_rows([each.astype(np.int32) for each in given]),
+        "boxes": Ragged.from_rows(rows),
+        "scores": Ragged.from_rows(scores),
+        "class": Ragged.from_rows([each.astype(np.int32) for each in given]),
     }
     return Evaluation("detection", {}, tuple(map(str, range(CLASSES))), ragged)
 
@@ -76,14 +76,14 @@ def evaluation(pictures: int) -> Evaluation:
 def by_nnpipe(pictures: int) -> dict[str, Any]:
     found = evaluation(pictures)
     before = process_time()
-    figures = {metric.name: metric.of(found) for metric in METRICS}
+    figures = {metric.name: metric.compute(found) for metric in METRICS}
     spent = process_time() - before
     weights = (
         np.random.default_rng(1)
         .multinomial(pictures, np.full(pictures, 1 / pictures), 10)
         .astype(float)
     )
-    statistic = METRICS[0].prepared(found)
+    statistic = METRICS[0].build_statistic(found)
     before = process_time()
     for each in weights:
         statistic(each)

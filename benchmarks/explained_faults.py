@@ -46,7 +46,7 @@ from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.registry import find
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
-from nnpipe.workflows.candidates.model_files import artifact_of
+from nnpipe.workflows.candidates.model_files import read_artifact
 
 EACH, QUICK_EACH = 20, 4
 GOAL, MOST_BLAMED, FIRST = 0.95, 0.05, 3
@@ -74,7 +74,7 @@ class Subject:
     def compiled(self, path: Path, to: Path, name: str, arguments: Mapping[str, Any]) -> Path:
         """Compile a file, calibrated on the first samples."""
         compiler = find(name, ModelCompiler).from_json(dict(arguments))
-        artifact = artifact_of(path, "onnx", ONNXRuntime())
+        artifact = read_artifact(path, "onnx", ONNXRuntime())
         (spec,) = artifact.io.inputs
         batches = [{spec.name: each[None]} for each in self.model.samples[:CALIBRATION]]
         return compiler.compile(artifact, to, lambda: batches).path

@@ -111,7 +111,9 @@ def compiled(source: Artifact, way: Way, folder: Path) -> Compiled:
             artifact, folder / f"{len(list(folder.iterdir()))}-{number}{compiler.suffix}"
         )
     parts: list[Component] = [*compilers, runtime]
-    return Compiled(artifact, runtime, tuple(told for part in parts for told in part.handicaps()))
+    return Compiled(
+        artifact, runtime, tuple(told for part in parts for told in part.performance_caveats())
+    )
 
 
 # -- timing

@@ -27,9 +27,9 @@ import numpy as np
 from _table import EPYC, interleave, report
 
 import nnpipe as nnp
-from nnpipe.analysis.quality_intervals import quality_difference
+from nnpipe.analysis.quality_intervals import compute_quality_difference
 from nnpipe.core.registry import find
-from nnpipe.core.task import task_named
+from nnpipe.core.task import get_task
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.settings import read_settings
 from nnpipe.workflows.search.result import TrialTable
@@ -94,15 +94,15 @@ def main(argv: list[str] | None = None) -> int:
         runs = {title: shipped.run_of(title).evaluation for title in KEPT} | {
             "chosen": final.confirmed.run.evaluation
         }
-    accuracy = task_named(runs["chosen"].task).primary
-    best = max(KEPT, key=lambda title: accuracy.of(runs[title]))
-    gap = quality_difference(accuracy, runs["chosen"], runs[best])
+    accuracy = get_task(runs["chosen"].task).primary
+    best = max(KEPT, key=lambda title: accuracy.compute(runs[title]))
+    gap = compute_quality_difference(accuracy, runs["chosen"], runs[best])
     rows = [
         {
             "file": title,
             "bytes": sizes[title],
             "us": 1e6 * times[title],
-            "accuracy": accuracy.of(runs[title]),
+            "accuracy": accuracy.compute(runs[title]),
         }
         for title in paths
     ]

@@ -42,9 +42,9 @@ from _table import EPYC, interleave, report
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch
 from nnpipe.measuring.load import Load, Until
-from nnpipe.measuring.load_generator import closed, run_load, streamed
+from nnpipe.measuring.load_generator import run_closed_loop, run_load, run_offline
 from nnpipe.measuring.loop import Window
-from nnpipe.measuring.punctuality import lateness
+from nnpipe.measuring.punctuality import compute_lateness
 from nnpipe.testing.fakes import ECHO_IO, FakeSession, spin
 
 CALL_GOAL_NS, SAMPLE_GOAL_NS, LATE_GOAL_NS = 200.0, 50.0, 100_000
@@ -152,8 +152,8 @@ def main() -> int:
     session = Nothing()
     one: list[Batch] = [{"x": np.zeros((1, 4), np.float32)}] * CALLS
     with (
-        Window(session, loop=closed) as queries,
-        Window(session, loop=streamed, settling=False) as offline,
+        Window(session, loop=run_closed_loop) as queries,
+        Window(session, loop=run_offline, settling=False) as offline,
     ):
         with Window(session) as inference:
             cost = least(
@@ -193,7 +193,7 @@ def main() -> int:
             Until(seconds=1),
             warmup=50,
         )
-        after, queued = lateness(found.series)
+        after, queued = compute_lateness(found.series)
         late.append(after[~queued])
         rates.append(found.rate)
         stalls.append(stalled(0.5))

@@ -30,10 +30,10 @@ from _table import EPYC, report
 from nnpipe.analysis.quality_intervals import (
     QualityDifference,
     QualityEstimate,
-    quality_difference,
-    quality_estimate,
+    compute_quality_difference,
+    compute_quality_estimate,
 )
-from nnpipe.core.task import task_named
+from nnpipe.core.task import get_task
 
 SEED = 11
 
@@ -48,20 +48,23 @@ def coverage(
     """
     random = np.random.default_rng(SEED)
     metrics = [
-        task_named(population.task.replace(",", "").split()[0]).metric(name)
+        get_task(population.task.replace(",", "").split()[0]).metric(name)
         for name in population.metrics
     ]
     truths = []
     for _ in range(parts or population.parts):
         one, other = population.draw(random, population.many)
-        truths.append([(metric.of(one), metric.of(other)) for metric in metrics])
+        truths.append([(metric.compute(one), metric.compute(other)) for metric in metrics])
     alone, others = np.mean(truths, axis=0).T
     found: list[list[tuple[QualityDifference, QualityEstimate]]] = []
     for _ in range(times):
         pair = population.draw(random, population.samples)
         found.append(
             [
-                (quality_difference(metric, *pair), quality_estimate(metric, pair[0]))
+                (
+                    compute_quality_difference(metric, *pair),
+                    compute_quality_estimate(metric, pair[0]),
+                )
                 for metric in metrics
             ]
         )

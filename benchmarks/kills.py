@@ -35,9 +35,9 @@ import numpy as np
 from _table import report
 
 from nnpipe.experiment.database.database import RunDatabase
-from nnpipe.jobs.agent.processes import processes_with_variable
+from nnpipe.jobs.agent.processes import find_processes_with_variable
 from nnpipe.searching.database_trials import DatabaseTrials
-from nnpipe.searching.trial_store import configuration_key
+from nnpipe.searching.trial_store import build_configuration_key
 
 XEON = "Intel Xeon, 2 cores, a virtual machine (KVM)"
 MARK = "NNPIPE_BENCHMARK_MARK"
@@ -130,7 +130,9 @@ def right_trials(folder: Path) -> str:
     with RunDatabase(str(folder / "runs.sqlite"), create=False) as database:
         found = list(DatabaseTrials(database, str(SEARCH["title"])).trials())
     finished = sum(trial.state == "finished" for trial in found)
-    alike = len(found) - len({configuration_key(trial.configuration or {}) for trial in found})
+    alike = len(found) - len(
+        {build_configuration_key(trial.configuration or {}) for trial in found}
+    )
     return (
         ""
         if (finished, len(found), alike) == (TRIALS, TRIALS, 0)
@@ -277,7 +279,7 @@ class Place:
     def left_processes(self) -> list[int]:
         """Return the processes that are left after the time in which all should have ended."""
         limit = time.monotonic() + SOON
-        while left := processes_with_variable(MARK, self.mark):
+        while left := find_processes_with_variable(MARK, self.mark):
             if time.monotonic() > limit:
                 return sorted(left)
             time.sleep(0.1)

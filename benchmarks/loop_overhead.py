@@ -121,7 +121,7 @@ def bare_binding(native: Any) -> Callable[[Feeds], tuple[int, Any]]:
 def ours(window: Window, sampler: UsageSampler | None = None) -> Callable[[Feeds], tuple[int, Any]]:
     def go(feeds: Feeds) -> tuple[int, Any]:
         before, calls = window.busy_ns, window.calls
-        with nullcontext() if sampler is None else sampler.watching():
+        with nullcontext() if sampler is None else sampler.record():
             outputs = window.run_chunk(feeds, [1] * len(feeds))
         assert len(outputs) == len(feeds)
         return window.busy_ns - before, window.series()["latency_ns"][calls:]
@@ -169,7 +169,7 @@ def main() -> int:
         path = Path(folder) / "convolution.onnx"
         make_model(path)
         runtime = ONNXRuntime(num_threads=1)
-        session = runtime.load(Artifact.of(path, "onnx", runtime.io_of(path)))
+        session = runtime.load(Artifact.create(path, "onnx", runtime.io_of(path)))
     native = session._native  # type: ignore[attr-defined]
     same_call = {"run": "bare, run", "run_with_iobinding": "bare, I/O binding"}[
         call_made(session, feeds[0])

@@ -51,10 +51,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.measuring.interleaving import Record, interleave
-from nnpipe.measuring.paired_comparison import ComparisonPlan, Verdict, verdicts
+from nnpipe.measuring.paired_comparison import ComparisonPlan, Verdict, compare_all_pairs
 from nnpipe.measuring.quantile_intervals import Sample
 from nnpipe.workflows.candidates.spec import CandidateSpec
-from nnpipe.workflows.candidates.worker_pool import Stage
+from nnpipe.workflows.candidates.worker_pool import CandidatePool
 
 CONFIDENCE, SLOWDOWN, SCALE = 0.95, 0.02, 16.0
 SPINS = (0.05, 1.05 * (1 + SLOWDOWN) - 1)  # shares of a call's time
@@ -138,12 +138,13 @@ def real_trial(model: Path, seed: int, max_seconds: float) -> Trial:
         CandidateSpec(title, PlantedModel(model_path=model, scale=SCALE, spin=spin), model)
         for title, spin in (("the model", SPINS[0]), ("again", SPINS[0]), ("slower", SPINS[1]))
     ]
-    stage = Stage(candidates, DigitsDataset(), limit=120.0)
+    stage = CandidatePool(candidates, DigitsDataset(), limit=120.0)
     record = interleave(3, stage.open, plan)
     if record.failures:
         raise RuntimeError(f"a candidate failed: {record.failures}")
     found = {
-        frozenset((each.first, each.second)): each for each in verdicts(record.medians(3), plan)
+        frozenset((each.first, each.second)): each
+        for each in compare_all_pairs(record.compute_medians(3), plan)
     }
     slower = found[frozenset((0, _SLOWER))], found[frozenset((1, _SLOWER))]
     return Trial(found[frozenset((0, 1))], slower, alone(record), record.seconds)
@@ -168,7 +169,9 @@ def world_holds(weather: Weather, ratio: float, seed: int) -> tuple[bool, float,
     """
     world = World([100_000.0, 100_000.0 * ratio], weather, seed)
     plan = ComparisonPlan(confidence=CONFIDENCE, seed=seed, max_seconds=30.0)
-    (found,) = verdicts(interleave(2, world.open, plan, clock=world.clock).medians(2), plan)
+    (found,) = compare_all_pairs(
+        interleave(2, world.open, plan, clock=world.clock).compute_medians(2), plan
+    )
     assert found.interval is not None
     truth = ratio if found.first == 0 else 1 / ratio
     low, high = found.interval

@@ -23,7 +23,11 @@ import numpy as np
 from _table import EPYC, interleave, report
 from sklearn import metrics as sklearn_metrics
 
-from nnpipe.analysis.classification import ClassificationMetrics, top_k_accuracy, true_class_rank
+from nnpipe.analysis.classification import (
+    ClassificationMetrics,
+    compute_true_class_rank,
+    top_k_accuracy,
+)
 
 SECTION_GOAL, TOP_GOAL = 50, 10
 
@@ -87,7 +91,7 @@ def top_5(rounds: int) -> dict[str, Any]:
     values: dict[str, float] = {}
 
     def ours() -> None:
-        values["ours"] = top_k_accuracy(true_class_rank(scores, truth), 5)
+        values["ours"] = top_k_accuracy(compute_true_class_rank(scores, truth), 5)
 
     def theirs() -> None:
         values["theirs"] = sklearn_metrics.top_k_accuracy_score(

@@ -28,11 +28,11 @@ from _unseen_networks import NETWORKS, QUICK, written
 
 import nnpipe as nnp
 from nnpipe.core.registry import find
-from nnpipe.core.session import timed_runs
-from nnpipe.core.tensors import random_batch
-from nnpipe.measuring.paired_comparison import centre
+from nnpipe.core.session import measure_runs
+from nnpipe.core.tensors import generate_random_batch
+from nnpipe.measuring.paired_comparison import compute_centre
 from nnpipe.modelwrappers.files.mimic import Mimic
-from nnpipe.workflows.candidates.model_files import artifact_of
+from nnpipe.workflows.candidates.model_files import read_artifact
 
 MOST_USUAL, MOST_OFTEN = 0.05, 0.15
 STARTS, QUICK_STARTS, ROUNDS, BLOCK_SECONDS = 9, 6, 11, 0.01
@@ -43,10 +43,10 @@ def ratio(original: Path, mimic: Path, runtime: Any, seed: int) -> float:
     with contextlib.ExitStack() as opened:
         calls, runs = {}, {}
         for name, path in (("original", original), ("mimic", mimic)):
-            session: Any = opened.enter_context(runtime.load(artifact_of(path, "onnx", runtime)))
-            session.put(random_batch(session.io, 1))
-            runs[name] = int(np.clip(1e9 * BLOCK_SECONDS / timed_runs(session, 5).min(), 1, 1000))
-            calls[name] = partial(timed_runs, session, runs[name])
+            session: Any = opened.enter_context(runtime.load(read_artifact(path, "onnx", runtime)))
+            session.put(generate_random_batch(session.io, 1))
+            runs[name] = int(np.clip(1e9 * BLOCK_SECONDS / measure_runs(session, 5).min(), 1, 1000))
+            calls[name] = partial(measure_runs, session, runs[name])
         seconds = interleave(calls, ROUNDS, seed)
     each = {name: np.array(found) / runs[name] for name, found in seconds.items()}
     return float(np.median(each["mimic"] / each["original"]))
@@ -70,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
             mimic = Path(temporary) / f"{name}-mimic.onnx"
             with Mimic(original=path).open() as live:
                 live.export(mimic, "onnx")
-            found = centre(
+            found = compute_centre(
                 np.log([ratio(path, mimic, runtime, start) for start in range(starts)]), 0.95
             )
             low, high = np.exp(found.interval or (-np.inf, np.inf))

@@ -128,7 +128,7 @@ def times_of_nncf(compared: Any) -> tuple[float, float]:
     its interval.
     """
     titles = compared.titles
-    for each in compared.comparison.verdicts():
+    for each in compared.comparison.compare_pairs():
         pair = titles[each.first], titles[each.second]
         if set(pair) == {"mixed", "NNCF"}:
             low, high = each.interval or (0.0, float("inf"))

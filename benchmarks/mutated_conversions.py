@@ -38,12 +38,12 @@ from planted_damage import Converted, converted, opened, planted, verdict_on
 from nnpipe.analysis.agreement import Tolerances, compare
 from nnpipe.analysis.suspect_operations import Suspect
 from nnpipe.core.artifact import INTEGERS as INTEGER_CLAIMS
-from nnpipe.core.artifact import Artifact, numbers_of
+from nnpipe.core.artifact import Artifact, get_lowest_precision
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
-from nnpipe.workflows.candidates.model_files import runtime_for
-from nnpipe.workflows.verification.compare_outputs import outputs_of
+from nnpipe.workflows.candidates.model_files import find_runtime
+from nnpipe.workflows.verification.compare_outputs import iter_outputs
 
 GOAL, COUNT, QUICK = 0.98, 1000, 24
 # the greatest share of the difference that may be left without its cause
@@ -116,7 +116,7 @@ class Mutations:
         path = self.folder / f"mutated-{self.random.integers(1 << 40):x}.onnx"
         mutate_onnx(made.artifact.path, path, kind, self.random)
         return replace(
-            made.artifact, path=path, sha256=Artifact.of(path, "onnx", made.artifact.io).sha256
+            made.artifact, path=path, sha256=Artifact.create(path, "onnx", made.artifact.io).sha256
         )
 
     def _drawn(self, made: Converted) -> list[int]:
@@ -196,7 +196,7 @@ def _is_undone(suspect: Suspect, made: Converted) -> bool:
     """Return whether the outputs are the source's without a suspect, but for what the conversion
     may change.
     """
-    limit = LEFT_BY_INTEGERS if numbers_of(made.claims) in INTEGER_CLAIMS else LEFT
+    limit = LEFT_BY_INTEGERS if get_lowest_precision(made.claims) in INTEGER_CLAIMS else LEFT
     return suspect.effect == "all" or (
         suspect.effect == "" and suspect.left is not None and suspect.left <= limit
     )
@@ -218,9 +218,9 @@ def _outputs(made: Converted, artifact: Artifact) -> list[Any]:
     with (
         inside.session()
         if inside
-        else runtime_for(artifact.path, artifact.format).load(artifact) as session
+        else find_runtime(artifact.path, artifact.format).load(artifact) as session
     ):
-        return list(outputs_of(session, session.io, _named(batches, session.io.inputs[0].name)))
+        return list(iter_outputs(session, session.io, _named(batches, session.io.inputs[0].name)))
 
 
 def _named(batches: Sequence[Any], name: str) -> list[Any]:

@@ -35,10 +35,10 @@ from loop_overhead import make_model
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.measuring.pace import Pace, Paced, run_paced
+from nnpipe.measuring.pace import Pace, PacedCalls, run_paced
 from nnpipe.protocols.client.session import open_session
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
-from nnpipe.testing.fakes import FakeRuntime, fake_model
+from nnpipe.testing.fakes import FakeRuntime, write_fake_model
 
 PACE = Pace.parse("20ms")
 SPIN_US, COLD_US = 500, 300
@@ -96,7 +96,7 @@ class Telling(InferenceSession):
         return found
 
 
-def median_us(found: Paced, times: np.ndarray | None = None) -> float:
+def median_us(found: PacedCalls, times: np.ndarray | None = None) -> float:
     slept = found.series["asleep"] == 1
     return float(np.median((found.series["latency_ns"] if times is None else times)[slept])) / 1e3
 
@@ -106,7 +106,7 @@ def planted(calls: int) -> list[dict[str, Any]]:
     rows = []
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        model = fake_model(folder, IO, spin_us=SPIN_US, cold_us=COLD_US, tell_time=True)
+        model = write_fake_model(folder, IO, spin_us=SPIN_US, cold_us=COLD_US, tell_time=True)
         here = Telling(stack.enter_context(FakeRuntime().load(model)))
         line = stack.enter_context(server(FakeRuntime))
         remote = stack.enter_context(open_session(line, model))
@@ -143,7 +143,9 @@ def real(rounds: int, calls: int, way: str) -> dict[str, Any]:
         path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "model.onnx"
         make_model(path)
         runtime = ONNXRuntime(num_threads=1, io_binding=way == "binding")
-        session = stack.enter_context(runtime.load(Artifact.of(path, "onnx", runtime.io_of(path))))
+        session = stack.enter_context(
+            runtime.load(Artifact.create(path, "onnx", runtime.io_of(path)))
+        )
         feed = {"x": np.ones((1, 3, 32, 32), np.float32)}
         for _ in range(200):
             session.infer(feed)

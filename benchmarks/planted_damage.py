@@ -45,20 +45,20 @@ from _real_models import Model, models, ways_of
 from _table import DATA, EPYC, existing, report
 
 from nnpipe.analysis.agreement import Tolerances
-from nnpipe.analysis.weight_changes import Weighing
+from nnpipe.analysis.weight_changes import WeightComparison
 from nnpipe.core.artifact import Artifact, Claim
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.graph import Selector
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.registry import find
-from nnpipe.modelwrappers.files.file_formats import wrapper_of
-from nnpipe.workflows.candidates.model_files import runtime_for
-from nnpipe.workflows.verification.binding import bound
-from nnpipe.workflows.verification.claims import computing_format, declared_claims
+from nnpipe.modelwrappers.files.file_formats import find_wrapper
+from nnpipe.workflows.candidates.model_files import find_runtime
+from nnpipe.workflows.verification.binding import match_tensors
+from nnpipe.workflows.verification.claims import get_declared_claims, infer_number_format
 from nnpipe.workflows.verification.compare_inside import compare_inside
-from nnpipe.workflows.verification.compare_outputs import Reference, verified
-from nnpipe.workflows.verification.first_difference import Divergence, judged
+from nnpipe.workflows.verification.compare_outputs import Reference, verify_outputs
+from nnpipe.workflows.verification.first_difference import Divergence, update_verdict
 
 CALIBRATION, SAMPLES = 32, 24
 GOAL = 0.98
@@ -86,12 +86,12 @@ class Converted:
     @property
     def claims(self) -> tuple[Claim, ...]:
         """What the conversion claims."""
-        return declared_claims(self.artifact) or ("float",)
+        return get_declared_claims(self.artifact) or ("float",)
 
     @property
     def shows(self) -> bool:
         """Whether what came out shows what it computes on the way."""
-        return wrapper_of(self.artifact.format) is not None
+        return find_wrapper(self.artifact.format) is not None
 
     @property
     def start(self) -> Artifact:
@@ -153,7 +153,7 @@ def _compiled(
 
 def opened(path: Path, format: str) -> LiveModel | None:
     """Open a file with what shows its insides, if anything does."""
-    cls = wrapper_of(format)
+    cls = find_wrapper(format)
     if cls is None:
         return None
     return cls.from_json({"model_path": str(path)}).open(path)
@@ -176,22 +176,25 @@ def verdict_on(
     """
     source, samples = made.model.live, made.model.batches(numbers)
     with source.session() as session:
-        reference = Reference.of(session, source.io, samples, computing_format(source))
+        reference = Reference.from_session(session, source.io, samples, infer_number_format(source))
     claims = reference.with_own_numbers(made.claims)
     inside = opened(artifact.path, artifact.format)
     with (
         inside.session()
         if inside
-        else runtime_for(artifact.path, artifact.format).load(artifact) as session
+        else find_runtime(artifact.path, artifact.format).load(artifact) as session
     ):
-        binding = bound(source.io, session.io, {}, ())
-        found = verified(session, reference, Tolerances(), binding, claims)
+        binding = match_tensors(source.io, session.io, {}, ())
+        found = verify_outputs(session, reference, Tolerances(), binding, claims)
     where: Divergence | str = ""
-    weights: Weighing | str = ""
+    weights: WeightComparison | str = ""
     if inside:
         where, weights = compare_inside(source, inside, binding, samples, claims)
     where = Divergence((), ()) if isinstance(where, str) else where
-    return {**found, **judged(found, where, None if isinstance(weights, str) else weights)}, where
+    return {
+        **found,
+        **update_verdict(found, where, None if isinstance(weights, str) else weights),
+    }, where
 
 
 def planted(
@@ -215,7 +218,7 @@ def planted(
         found = plant(inside, layers_of(graph, inside.get_weights(), channels), kind, random, path)
     if found is None or not _loads(path, start.format):
         return None
-    damaged = replace(start, path=path, sha256=Artifact.of(path, start.format, start.io).sha256)
+    damaged = replace(start, path=path, sha256=Artifact.create(path, start.format, start.io).sha256)
     if not made.shows:
         damaged = _compiled(
             made.model, made.chain, damaged, path.with_suffix(made.chain[-1].suffix), random

@@ -25,7 +25,7 @@ import torch
 from _table import EPYC, report
 from sklearn.datasets import load_digits
 
-from nnpipe.training.callbacks.sample_losses import relative
+from nnpipe.training.callbacks.sample_losses import normalize_by_mean
 
 SAMPLES, BATCH, EPOCHS, RATE, DROPOUT = 1200, 32, (5, 10, 15, 20), 3e-3, 0.5
 GOAL = 0.95
@@ -79,7 +79,7 @@ def scores(losses: np.ndarray, margins: np.ndarray) -> dict[str, np.ndarray]:
     """Return what samples are ranked by, the greatest first, by its name."""
     total = losses.sum(0)
     return {
-        "share": np.mean([relative(epoch) for epoch in losses], axis=0),
+        "share": np.mean([normalize_by_mean(epoch) for epoch in losses], axis=0),
         "sum": total,
         "margin": -margins.mean(0),
         "wrong": (margins < 0).sum(0) + total / (1 + total.max()),

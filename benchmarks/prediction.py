@@ -32,9 +32,9 @@ from _unseen_networks import NETWORKS, QUICK, written
 
 import nnpipe as nnp
 from nnpipe.core.registry import find
-from nnpipe.core.session import timed_runs
-from nnpipe.core.tensors import random_batch
-from nnpipe.workflows.candidates.model_files import artifact_of
+from nnpipe.core.session import measure_runs
+from nnpipe.core.tensors import generate_random_batch
+from nnpipe.workflows.candidates.model_files import read_artifact
 
 KERNELS, SECONDS = 300, 60.0
 MOST_ERROR, LEAST_COVERED, LEAST_NETWORKS = 0.15, 0.85, 10
@@ -46,15 +46,16 @@ def measured(files: Sequence[Path], runtime: nnp.Runtime) -> list[float]:
     found: list[list[float]] = [[] for _ in files]
     with contextlib.ExitStack() as opened:
         sessions: list[Any] = [
-            opened.enter_context(runtime.load(artifact_of(path, "onnx", runtime))) for path in files
+            opened.enter_context(runtime.load(read_artifact(path, "onnx", runtime)))
+            for path in files
         ]
         for session in sessions:
-            session.put(random_batch(session.io, 1))
+            session.put(generate_random_batch(session.io, 1))
         for _ in range(ROUNDS):
             for number, session in enumerate(sessions):
-                warm = float(timed_runs(session, 3).min())
+                warm = float(measure_runs(session, 3).min())
                 runs = int(np.clip(1e9 * ROUND_SECONDS / warm, 5, 200))
-                found[number].append(float(np.median(timed_runs(session, runs))))
+                found[number].append(float(np.median(measure_runs(session, runs))))
     return [min(each) for each in found]
 
 

@@ -33,11 +33,11 @@ from _table import EPYC, report
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import NNPipeError
-from nnpipe.core.graph import random_inputs
+from nnpipe.core.graph import generate_random_inputs
 from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.session import InferenceSession, timed_runs
+from nnpipe.core.session import InferenceSession, measure_runs
 from nnpipe.modelwrappers.classification.mobilenet import (
     PyTorchPetDatasetMobileNetV2,
     TensorFlowPetDatasetMobileNetV2,
@@ -144,15 +144,15 @@ def profiled(session: InferenceSession) -> tuple[int, OperationTimes]:
     (spec,) = session.io.inputs
     samples = 1
     while True:
-        batch = random_inputs(
+        batch = generate_random_inputs(
             session.io, {spec.name: (samples, *(int(each or 1) for each in spec.shape[1:]))}
         )
         session.put(batch)
-        timed_runs(session, 2)
+        measure_runs(session, 2)
         if (
             spec.shape[0] is not None
             or samples >= MOST_SAMPLES
-            or timed_runs(session, 5).min() >= 1.2 * LEAST_NS
+            or measure_runs(session, 5).min() >= 1.2 * LEAST_NS
         ):
             return samples, session.profile(batch, RUNS)
         samples *= 2

@@ -64,10 +64,10 @@ from _table import EPYC, processors
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.protocols.client.session import open_session
-from nnpipe.protocols.conversation.frame import CHECKS, available, best
+from nnpipe.protocols.conversation.frame import CHECKS, get_check_bits, select_check
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.network import NetworkProtocol
-from nnpipe.testing.fakes import NoOpRuntime, fake_model, flat_io
+from nnpipe.testing.fakes import NoOpRuntime, build_flat_io, write_fake_model
 
 PAYLOADS = (1024, 150_528, 602_112, 10_000_000)
 PEERS_PAYLOAD = 150_528  # where most is claimed, so that it is measured longest
@@ -92,15 +92,15 @@ def ours(
     size: int, mode: str, checks: Sequence[str] | None = None
 ) -> Iterator[Callable[[int], None]]:
     batch = {"x": np.zeros(size, np.uint8)}
-    limits = Limits(checks=available(checks))
+    limits = Limits(checks=get_check_bits(checks))
     with tempfile.TemporaryDirectory() as folder, server(NoOpRuntime) as protocol:
         with open_session(
-            protocol, fake_model(Path(folder), flat_io(size, OUTPUT)), limits=limits
+            protocol, write_fake_model(Path(folder), build_flat_io(size, OUTPUT)), limits=limits
         ) as session:
 
             def run(count: int) -> None:
                 if mode == "pipelined":
-                    for _ in session.pipelined(batch for _ in range(count)):
+                    for _ in session.run_pipelined(batch for _ in range(count)):
                         pass
                 elif mode == "infer":
                     for _ in range(count):
@@ -229,7 +229,7 @@ def model_arrival(turns: int) -> tuple[float, float]:
         folder = Path(name)
         for turn in range(turns + 1):
             with server(NoOpRuntime) as protocol:
-                model = fake_model(folder, flat_io(16, 16), padding=MODEL)
+                model = write_fake_model(folder, build_flat_io(16, 16), padding=MODEL)
                 for which in ("mine", "bare") if turn % 2 else ("bare", "mine"):
                     if which == "mine":
                         mine.append(our_copy(protocol, model))
@@ -271,7 +271,7 @@ def main() -> None:
             }
         )
 
-    check = best(available(options.check)).name
+    check = select_check(get_check_bits(options.check)).name
     print(f"integrity check of ours: {check}; of the others: that of TCP")
     print(f"{'bytes':>12}  {'':10}" + "".join(f"{name:>12}" for name in COLUMNS) + "   µs")
     for size in options.payload:

@@ -26,8 +26,8 @@ from nnpipe.core.errors import NNPipeError
 from nnpipe.core.progress import silent
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
+from nnpipe.workflows.recipes import Recipe
 from nnpipe.workflows.reduction.reduce import reduce
-from nnpipe.workflows.ways import Way
 
 MOST_NODES, MOST_SECONDS, GOAL = 3, 600.0, 0.9
 QUICK = (0, 10, 18)
@@ -39,7 +39,7 @@ def row(number: int, folder: Path) -> dict[str, Any]:
     compiler = PlantedFault(fault=fault, node=node, pattern=pattern)
     found: dict[str, Any] = {"graph": structure, "fault": fault, "on": node or pattern}
     try:
-        way = Way("planted", (compiler,), find("ONNXRuntime", Runtime)())
+        way = Recipe("planted", (compiler,), find("ONNXRuntime", Runtime)())
         result = reduce(model, way, to=folder / f"reduced{number}", progress=silent)
     except NNPipeError as error:
         return {

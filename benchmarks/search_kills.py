@@ -33,9 +33,9 @@ from _table import EPYC, report
 import nnpipe
 from nnpipe.core.errors import NNPipeError
 from nnpipe.experiment.database.database import RunDatabase
-from nnpipe.jobs.agent.processes import processes_with_variable
+from nnpipe.jobs.agent.processes import find_processes_with_variable
 from nnpipe.searching.database_trials import DatabaseTrials
-from nnpipe.searching.trial_store import SearchTrial, configuration_key
+from nnpipe.searching.trial_store import SearchTrial, build_configuration_key
 
 WORKERS = 4
 LIMIT = 900.0  # seconds for one case
@@ -82,7 +82,7 @@ class Command:
 
     def workers(self) -> list[int]:
         """Return the processes of its workers."""
-        return [pid for pid in processes_with_variable(MARK, self.mark) if _is_worker(pid)]
+        return [pid for pid in find_processes_with_variable(MARK, self.mark) if _is_worker(pid)]
 
     def _started(self) -> subprocess.Popen[bytes]:
         with open(self._folder / "log.txt", "ab") as log:
@@ -157,7 +157,9 @@ def killed(
             _end(command)
         log = (folder / "log.txt").read_text("utf-8", "replace")
     finished = sum(trial.state == "finished" for trial in found)
-    twice = len(found) - len({configuration_key(trial.configuration or {}) for trial in found})
+    twice = len(found) - len(
+        {build_configuration_key(trial.configuration or {}) for trial in found}
+    )
     left = sum(not trial.ended for trial in found)
     holds = (status, finished, len(found), twice, left, done) == (0, trials, trials, 0, 0, kills)
     if not holds:
@@ -323,7 +325,7 @@ def _within(begin: float, folder: Path) -> None:
 def _end(command: Command) -> None:
     """Kill what a failed case has left."""
     for _ in range(20):
-        left = processes_with_variable(MARK, command.mark)
+        left = find_processes_with_variable(MARK, command.mark)
         for pid in left:
             try:
                 os.kill(pid, signal.SIGKILL)

@@ -38,9 +38,9 @@ from _table import DATA, EPYC, existing, report
 import nnpipe as nnp
 from nnpipe.searching.engine import SearchEngine
 from nnpipe.searching.objectives import Objectives
-from nnpipe.searching.samplers import sampler_from_json
+from nnpipe.searching.samplers import parse_sampler
 from nnpipe.searching.space import SearchSpace
-from nnpipe.searching.trial_store import MemoryTrials, configuration_key
+from nnpipe.searching.trial_store import MemoryTrials, build_configuration_key
 
 TABLES = DATA / "search"
 TRIALS, SEEDS = 100, 20
@@ -72,7 +72,7 @@ def searched(table: Table, sampler: str, seeds: int) -> tuple[list[float], int]:
         )
         best.append(found.best.values["value"])
         twice += len(found.trials) - len(
-            {configuration_key(trial.configuration or {}) for trial in found.trials}
+            {build_configuration_key(trial.configuration or {}) for trial in found.trials}
         )
     return best, twice
 
@@ -195,7 +195,7 @@ def of_time(trials: int) -> Rows:
     for sampler in ("random", "evolution", "cmaes", "nsga2", "tpe"):
         store = MemoryTrials()
         engine = SearchEngine(
-            space, Objectives({"loss": "minimize"}), store, sampler_from_json(sampler)
+            space, Objectives({"loss": "minimize"}), store, parse_sampler(sampler)
         )
         begin, cpu, before = time.perf_counter(), time.process_time(), in_optuna.seconds
         while lease := store.lease("worker", engine.propose, trials):

@@ -37,7 +37,7 @@ from _table import EPYC, report
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.protocols.client.session import RemoteSession, open_session
 from nnpipe.protocols.network import NetworkProtocol
-from nnpipe.testing.fakes import FakeRuntime, fake_model
+from nnpipe.testing.fakes import FakeRuntime, write_fake_model
 
 SPINS_US = (0, 500, 2000, 20_000)
 DELAY = 0.02  # seconds, each way
@@ -92,7 +92,7 @@ def measure(spin_us: int, turns: int) -> dict[str, Any]:
     """Run one model on both lines, by turns."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        model = fake_model(folder, IO, spin_us=spin_us, tell_time=True)
+        model = write_fake_model(folder, IO, spin_us=spin_us, tell_time=True)
         plain, delayed = (stack.enter_context(server(FakeRuntime)).port for _ in range(2))
         ports = {"plain": plain, "delayed": stack.enter_context(slow_line(delayed))}
         sessions = {

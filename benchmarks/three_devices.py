@@ -34,7 +34,7 @@ import numpy as np
 from _table import DATA, EPYC, existing, report, skip_without
 
 from nnpipe.measuring.run import Run
-from nnpipe.measuring.run_figures import counted_figure
+from nnpipe.measuring.run_figures import compute_count_figure
 from nnpipe.workflows.devices.c_server import build_server
 from nnpipe.workflows.sweep.sweep import sweep
 from nnpipe.workflows.sweep.sweep_result import SweepResult
@@ -137,7 +137,7 @@ def told(found: SweepResult, name: str, compiled: bool = True) -> dict[str, Any]
         if run is None or run.evaluation is None
         else int(np.count_nonzero(run.evaluation.arrays["rank"] == 0))
     )
-    count = None if run is None else counted_figure(run, "instructions")
+    count = None if run is None else compute_count_figure(run, "instructions")
     inference = {} if run is None else run.series["inference"].columns
     return {
         "device": name,

@@ -34,7 +34,7 @@ from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.generation import PROMPT, REFERENCE, GenerationSession, Ids
 from nnpipe.core.tensors import DatasetSpec
 from nnpipe.measuring.loop import Window
-from nnpipe.tasks.generation.metrics import mean_intervals
+from nnpipe.tasks.generation.metrics import compute_mean_intervals
 from nnpipe.tasks.generation.task import Generation
 
 MS = 1_000_000
@@ -76,13 +76,13 @@ def judged(outputs: list[dict[str, np.ndarray]]) -> Evaluation:
     joined = {name: np.concatenate([each[name] for each in outputs]) for name in outputs[0]}
     count = len(outputs)
     truth = {"sample": np.arange(count), "answer": np.full(count, "", object)}
-    return Generation().judge(
+    return Generation().evaluate(
         {**joined, "text": truth["answer"]}, truth, DatasetSpec(Generation.name, (), ())
     )
 
 
 def of(name: str, found: Evaluation) -> float:
-    return 1e3 * Generation().metric(name).of(found)
+    return 1e3 * Generation().metric(name).compute(found)
 
 
 def cost_ns() -> float:
@@ -125,7 +125,9 @@ def main() -> int:
         for name, each in found.items()
     ]
     delay = of("itl_median", found["delayed"]) - of("itl_median", found["as it is"])
-    calmest = [float(mean_intervals(found[name])[0].min()) for name in ("as it is", "delayed")]
+    calmest = [
+        float(compute_mean_intervals(found[name])[0].min()) for name in ("as it is", "delayed")
+    ]
     per_token = 1e3 * (calmest[1] - calmest[0])
     stall, calm = (of("itl_p99", found[name]) for name in ("stalled", "as it is"))
     unmoved = of("itl_median", found["stalled"]) / of("itl_median", found["as it is"])

@@ -40,7 +40,7 @@ from _table import EPYC, interleave, report
 from _training_peers import peers
 
 from nnpipe.experiment.module import Module
-from nnpipe.training.fit import Fit
+from nnpipe.training.fit import TrainingRun
 from nnpipe.training.optimization import AdamW, Cosine
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.classification import ClassificationOutput
@@ -148,7 +148,7 @@ def _since(began: tuple[float, float]) -> tuple[float, float]:
     return (busy - began[0]) / TURN * 1e3, (clock - began[1]) / TURN * 1e3
 
 
-def own_step(fit: Fit, batch: dict[str, Any]) -> Any:
+def own_step(fit: TrainingRun, batch: dict[str, Any]) -> Any:
     output = fit.model(batch)
     fit.backward(output.loss(), "layers")
     fit.update("layers")

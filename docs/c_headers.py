@@ -57,7 +57,8 @@ def frame() -> str:
             "",
             *_enum("kind", [f"NNPIPE_{kind.name} = {kind.value}" for kind in FrameKind]),
             *_enum("code", [f"NNPIPE_CODE_{code.name} = {code.value}" for code in ErrorCode]),
-            f"typedef char nnpipe_header_has_no_gaps[sizeof(struct nnpipe_header) == {HEADER_SIZE} ? 1 : -1];\n",
+            f"typedef char nnpipe_header_has_no_gaps[sizeof(struct nnpipe_header) == {HEADER_SIZE} "
+            f"? 1 : -1];\n",
         )
     )
 
@@ -69,7 +70,8 @@ def protocol_header() -> str:
     extensions = [
         f"NNPIPE_{extension.name}_EXTENSION = {extension.value}" for extension in Extension
     ]
-    sizes = [f"NNPIPE_MAGIC = {MAGIC:#x}", f"NNPIPE_VERSION = {VERSION}", f"NNPIPE_HEADER_BYTES = {HEADER_SIZE}",
+    sizes = [f"NNPIPE_MAGIC = {MAGIC:#x}", f"NNPIPE_VERSION = {VERSION}", f"NNPIPE_HEADER_BYTES = "
+        f"{HEADER_SIZE}",
              f"NNPIPE_ROW_BYTES = {ROW_SIZE}"]  # fmt: skip
     body = "\n".join(
         [
@@ -85,7 +87,9 @@ def protocol_header() -> str:
 
 
 def rules_header() -> str:
-    """Give ``nnpipe_rules.h``: which request is allowed when, how large its payload may be, and what follows."""
+    """Give ``nnpipe_rules.h``: which request is allowed when, how large its payload may be, and
+    what follows.
+    """
     names = ["", *(kind.name for kind in FrameKind)]
     body = "\n".join(
         (

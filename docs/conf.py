@@ -1,4 +1,6 @@
-"""How Sphinx makes the site from the pages in this folder and from what ``import nnpipe`` gives: ``make site``."""
+"""How Sphinx makes the site from the pages in this folder and from what ``import nnpipe`` gives:
+``make site``.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ nitpicky = True
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
 
-# Notebooks carry their outputs; `make gallery` runs them anew.  A site needs no framework to be built.
+# Notebooks carry their outputs; `make gallery` runs them anew.  A site needs no framework to be
+# built.
 nb_execution_mode = "off"
 nb_merge_streams = True
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.measuring.run import Run
-from nnpipe.report.inputs.candidate import Candidate, candidates_of
-from nnpipe.report.sections.verdict import outcome
+from nnpipe.report.inputs.candidate import Candidate, create_candidates
+from nnpipe.report.sections.verdict import build_outcome_table
 
 PAGE = Path(__file__).resolve().parent / "breadth.md"
 BEGIN, END = "<!-- measured -->\n", "<!-- end of what was measured -->"
@@ -26,20 +26,22 @@ BEGIN, END = "<!-- measured -->\n", "<!-- end of what was measured -->"
 
 def measured(runs: Sequence[Run]) -> str:
     """Give the conditions and the tables as Markdown."""
-    groups = [(model, list(group)) for model, group in groupby(candidates_of(runs), model_of)]
+    groups = [(model, list(group)) for model, group in groupby(create_candidates(runs), model_of)]
     return "\n".join(
         [conditions(runs), *(f"\n### {model}\n\n{table(model, group)}" for model, group in groups)]
     )
 
 
 def model_of(candidate: Candidate) -> str:
-    """Give the title of the model, which candidates of a pipeline with several bear before their own."""
+    """Give the title of the model, which candidates of a pipeline with several bear before their
+    own.
+    """
     return candidate.name.partition(": ")[0]
 
 
 def table(model: str, candidates: Sequence[Candidate]) -> str:
     """Write the outcome of a model's candidates."""
-    found = outcome(candidates)
+    found = build_outcome_table(candidates)
     lines = [
         row(("way", *found.header[1:])),
         row(["---", *["---:"] * (len(found.header) - 2), "---"]),
@@ -64,15 +66,16 @@ def conditions(runs: Sequence[Run]) -> str:
     versions = {name: version for name, version in pairs if name in _NAMED}
     machine = (
         f"{cpu['model']}, {cpu['logical_cores']} cores ({', '.join(cpu['instructions'])})"
-        f"{', a virtual machine' if host['hypervisor'] else ''}; {host['system']['distribution']}, {host['python']}"
+        f"{', a virtual machine' if host['hypervisor'] else ''}; "
+        f"{host['system']['distribution']}, {host['python']}"
     )
     return (
         "\n".join(
             [
                 f"- Machine: {machine}",
                 f"- Date: {' to '.join(dict.fromkeys((dates[0], dates[-1])))}",
-                f"- Load of the machine when a candidate was measured: {loads[0]:.1f} to {loads[-1]:.1f}, "
-                f"{loads[len(loads) // 2]:.1f} in the middle",
+                f"- Load of the machine when a candidate was measured: {loads[0]:.1f} to "
+                f"{loads[-1]:.1f}, {loads[len(loads) // 2]:.1f} in the middle",
                 f"- Versions: {', '.join(f'{name} {versions[name]}' for name in sorted(versions))}",
             ]
         )

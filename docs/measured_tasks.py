@@ -1,10 +1,10 @@
-"""Run the pipelines of ``examples/tasks``, and bring what they have measured into ``docs/breadth.md``.
+"""Run the pipelines of ``examples/tasks``, and bring what they have measured into
+``docs/breadth.md``.
 
     python docs/measured_tasks.py                 (all; or some: python docs/measured_tasks.py pose forecast)
 
-Networks that no pipeline trains are made first.  Each pipeline may take 60 s of processor time, with what is made for
-it; the exit status is 1 if one takes more or fails.
-"""
+Networks that no pipeline trains are made first.  Each pipeline may take 60 s of processor time,
+with what is made for it; the exit status is 1 if one takes more or fails."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from pathlib import Path
 from measured import PAGE, conditions, row
 
 from nnpipe.measuring.run import Run
-from nnpipe.report.formatting import NOTHING, duration, size
-from nnpipe.report.inputs.candidate import Candidate, candidates_of
-from nnpipe.report.inputs.quality import paired
-from nnpipe.report.quantity_text import difference_text, ranged
+from nnpipe.report.formatting import NOTHING, format_duration, format_size
+from nnpipe.report.inputs.candidate import Candidate, create_candidates
+from nnpipe.report.inputs.quality import compare_quality
+from nnpipe.report.quantity_text import format_figure, format_metric_difference
 
 ROOT = PAGE.parents[1]
 FOLDER, OUTPUT = ROOT / "examples" / "tasks", ROOT / "build" / "tasks"
@@ -58,7 +58,9 @@ MADE_FIRST = {
 
 
 def commands_of(name: str) -> list[list[str]]:
-    """Return the commands that make the network of a task where its pipeline does not, and run the pipeline."""
+    """Return the commands that make the network of a task where its pipeline does not, and run
+    the pipeline.
+    """
     made = (
         [[sys.executable, f"examples/{MADE_FIRST[name][0]}", *MADE_FIRST[name][1:]]]
         if name in MADE_FIRST
@@ -89,7 +91,9 @@ def _used() -> float:
 
 
 def runs_of(folder: Path) -> list[Run]:
-    """Return what the pipeline of a task has measured, in the order of its candidates, given its output."""
+    """Return what the pipeline of a task has measured, in the order of its candidates, given its
+    output.
+    """
     return [
         Run.read(path) for path in sorted(folder.glob("[0-9]*-*.json")) if len(path.suffixes) == 1
     ]
@@ -97,15 +101,15 @@ def runs_of(folder: Path) -> list[Run]:
 
 def rows_of(name: str, seconds: float) -> Iterator[str]:
     """Yield a row for each candidate of a task."""
-    found = candidates_of(runs_of(OUTPUT / name))
+    found = create_candidates(runs_of(OUTPUT / name))
     for place, candidate in enumerate(found):
         first = place == 0
         yield row(
             (
                 name.replace("_", " ") if first else "",
                 candidate.name,
-                NOTHING if candidate.size is None else size(candidate.size),
-                duration(candidate.latency.median) if candidate.latency else NOTHING,
+                NOTHING if candidate.size is None else format_size(candidate.size),
+                format_duration(candidate.latency.median) if candidate.latency else NOTHING,
                 _quality(candidate),
                 NOTHING if first else _gap(found[0], candidate),
                 f"{seconds:.0f}" if first else "",
@@ -118,17 +122,18 @@ def _quality(candidate: Candidate) -> str:
     return (
         NOTHING
         if known is None
-        else f"{known.metric.heading} {ranged(known.quantity, known.figure)}"
+        else f"{known.metric.heading} {format_figure(known.quantity, known.figure)}"
     )
 
 
 def _gap(first: Candidate, other: Candidate) -> str:
-    found = paired(first.quality, other.quality)
+    found = compare_quality(first.quality, other.quality)
     if found is None or first.quality is None:
         return NOTHING
     gap = found.gap
     value, low, high = (
-        difference_text(first.quality.metric, each) for each in (gap.value, gap.low, gap.high)
+        format_metric_difference(first.quality.metric, each)
+        for each in (gap.value, gap.low, gap.high)
     )
     return f"{value} ({low} to {high})" if math.isfinite(gap.low + gap.high) else value
 

@@ -3,16 +3,16 @@
     python docs/refresh.py            rewrites the pages
     python docs/refresh.py --check    only says which are out of date
 
-A fenced block whose first line ends in ``source=PATH`` or ``source=PATH#NAME``
-holds that file, or that class, function or method of it; ``NAME:head`` is a
-class down to its first method.  What stands between ``<!-- table: FAMILY -->``
-and ``<!-- end -->`` is the table of a family's components, or of all callbacks, layers or tasks.
-``<!-- protocol: NAME -->`` does the same for the tables of the wire protocol: see ``PROTOCOL`` for the names;
-``<!-- quantities -->`` for what is measured.
+A fenced block whose first line ends in ``source=PATH`` or ``source=PATH#NAME`` holds that file, or
+that class, function or method of it; ``NAME:head`` is a class down to its first method.  What
+stands between ``<!-- table: FAMILY -->`` and ``<!-- end -->`` is the table of a family's
+components, or of all callbacks, layers or tasks. ``<!-- protocol: NAME -->`` does the same for the
+tables of the wire protocol: see ``PROTOCOL`` for the names; ``<!-- quantities -->`` for what is
+measured.
 
-``docs/*.schema.json``, for editors of files of devices, pipelines, searches and sweeps, and the headers for
-targets in C, ``nnpipe_protocol.h`` and ``nnpipe_rules.h`` in ``src/nnpipe/protocols/target_c``, are written too.
-"""
+``docs/*.schema.json``, for editors of files of devices, pipelines, searches and sweeps, and the
+headers for targets in C, ``nnpipe_protocol.h`` and ``nnpipe_rules.h`` in
+``src/nnpipe/protocols/target_c``, are written too."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ import c_headers
 
 from nnpipe.core.discoverable import Discoverable
 from nnpipe.core.registry import FAMILIES, PARTS, components
-from nnpipe.core.task import installed_tasks
-from nnpipe.measuring.quantities import QUANTITIES, quality
+from nnpipe.core.task import list_installed_tasks
+from nnpipe.measuring.quantities import QUANTITIES, quality_of
 from nnpipe.protocols.conversation.frame import CHECKS, CODES, HEADER_FIELDS, FrameKind, HeaderField
 from nnpipe.protocols.conversation.handshake import HELLO_FIELDS, WELCOME_FIELDS
 from nnpipe.protocols.conversation.packets import PACKET_FIELDS, TYPES
@@ -59,10 +59,10 @@ from nnpipe.workflows.sweep import schema as sweep_schema
 
 ROOT = Path(__file__).resolve().parents[1]
 SCHEMAS = {
-    ROOT / "docs" / "devices.schema.json": devices_schema.schema,
-    ROOT / "docs" / "pipeline.schema.json": pipeline_schema.schema,
-    ROOT / "docs" / "search.schema.json": lambda of_plugins: search_file.schema(),
-    ROOT / "docs" / "sweep.schema.json": sweep_schema.schema,
+    ROOT / "docs" / "devices.schema.json": devices_schema.build_devices_schema,
+    ROOT / "docs" / "pipeline.schema.json": pipeline_schema.build_pipeline_schema,
+    ROOT / "docs" / "search.schema.json": lambda of_plugins: search_file.build_search_schema(),
+    ROOT / "docs" / "sweep.schema.json": sweep_schema.build_sweep_schema,
 }
 TARGET_C = ROOT / "src" / "nnpipe" / "protocols" / "target_c"
 _COUNTING = bytes(range(251)) * 4000
@@ -101,11 +101,12 @@ def quantities() -> str:
         "| name | on pages | unit | what it is | computed from |",
         "| --- | --- | --- | --- | --- |",
     ]
-    of_tasks = [quality(metric) for task in installed_tasks() for metric in task.metrics]
+    of_tasks = [quality_of(metric) for task in list_installed_tasks() for metric in task.metrics]
     for each in dict.fromkeys((*QUANTITIES.values(), *of_tasks)):  # tasks may share a metric
         judged = "" if not each.judged else "; constraints may name it"
         rows.append(
-            f"| `{each.name}` | {each.title} | {each.unit} | {each.meaning}{judged} | {each.computed_from} |"
+            f"| `{each.name}` | {each.title} | {each.unit} | {each.meaning}{judged} | "
+            f"{each.computed_from} |"
         )
     return "\n".join(rows) + "\n"
 

@@ -25,7 +25,7 @@ def train(rate, epochs, storage):
     """Train at one learning rate, publish weights and description, and give the accuracy on the
     validation split.
     """
-    from nnpipe.core.artifact import sidecar_of
+    from nnpipe.core.artifact import get_sidecar_path
     from nnpipe.core.training import TrainingOptions
     from nnpipe.datasets.digits import DigitsDataset
     from nnpipe.modelwrappers.classification.small_cnn import PyTorchDigitsCNN
@@ -39,7 +39,7 @@ def train(rate, epochs, storage):
     with tempfile.TemporaryDirectory() as folder:
         artifact = model.save(Path(folder, "model.pt"))
         shelf = open_storage(storage)
-        for path in (sidecar_of(artifact.path), artifact.path):
+        for path in (get_sidecar_path(artifact.path), artifact.path):
             shelf.put("training-results", f"ray/rate-{rate:g}/{path.name}", path, replace=True)
     return history.epochs[-1]["validation_accuracy"], name
 

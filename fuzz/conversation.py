@@ -36,7 +36,7 @@ if atheris is not None and __name__ == "__main__":
 
 from nnpipe.core.errors import NNPipeError
 from nnpipe.protocols.conversation.conversation import Message
-from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind, header
+from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind, pack_header
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.conversation.payloads import ErrorPayload
@@ -70,7 +70,7 @@ def one_input(data: bytes) -> str:
     target = TargetConversation(
         LIMITS, TOKEN if mode & WITH_TOKEN else None, nonce=bytes(range(16, 32))
     )
-    hello = host.hello()
+    hello = host.build_hello()
     if mode & (GREETED | LOADED):
         _greet(host, target, hello)
         if mode & LOADED:
@@ -96,7 +96,7 @@ def one_input(data: bytes) -> str:
 
 def seeds() -> list[bytes]:
     """Give inputs to begin with: each side at each step, raw and framed, cut in several ways."""
-    hello = b"".join(map(bytes, HostConversation(LIMITS, nonce=bytes(16), number=1).hello()))
+    hello = b"".join(map(bytes, HostConversation(LIMITS, nonce=bytes(16), number=1).build_hello()))
     frames = bytes.fromhex("05000474657374 06000000 07000000 0a000000 0b000474657374")
     found = []
     for mode in range(32):
@@ -132,7 +132,7 @@ def _framed(
         payload = data[at + 4 : at + 4 + length]
         at += 4 + len(payload)
         check = side.agreement.check.of((payload,)) if payload else 0
-        yield header(kind, flags, number, len(payload), check) + payload
+        yield pack_header(kind, flags, number, len(payload), check) + payload
         # An answer may come twice to one request (PROCESS); a request never has the number of
         # another.
         number = number + (step >> 1 & 1 ^ 1) & 0xFFFFFFFF
@@ -160,7 +160,7 @@ def _hear(side: HostConversation | TargetConversation, data: bytes) -> None:
 def _answer(target: TargetConversation, message: Message) -> list[bytes]:
     """Answer as a server whose model gives zeros; one whose payload begins with 255 fails."""
     if message.kind in (FrameKind.HELLO, FrameKind.AUTH):
-        return target.greet(message)
+        return target.answer_handshake(message)
     if message.skipped:
         return target.error(ErrorPayload(ErrorCode.SKIPPED, ""))
     if bytes(message.payload[:1]) == b"\xff":
@@ -199,7 +199,7 @@ def _fill(side: HostConversation | TargetConversation, frames: list[bytes]) -> N
 def _greet(host: HostConversation, target: TargetConversation, hello: list[bytes]) -> None:
     _exchange(host, target, hello)
     if host.state is ConversationState.GREETED:
-        _exchange(host, target, host.prove())
+        _exchange(host, target, host.build_proof())
 
 
 def _load(host: HostConversation, target: TargetConversation) -> None:

@@ -716,14 +716,14 @@ class ForkedWorker:
         """Return the result of a task."""
         from nnpipe.core import errors
         from nnpipe.workflows.isolation import subprocess_guard
-        from nnpipe.workflows.isolation.subprocess_worker import Died, TooLong
+        from nnpipe.workflows.isolation.subprocess_worker import WorkerDied, WorkerTimeout
 
         read, write = os.pipe()
         child = os.fork()
         if not child:
             try:
                 module, _, name = self._function.partition(":")
-                found = subprocess_guard._carried_out(
+                found = subprocess_guard._run_function(
                     getattr(importlib.import_module(module), name), dict(request)
                 )
                 with os.fdopen(write, "w") as stream:
@@ -737,7 +737,7 @@ class ForkedWorker:
             if not select.select([read], [], [], max(end - time.monotonic(), 0))[0]:
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
-                raise TooLong(f"did not end within {seconds:g} s")
+                raise WorkerTimeout(f"did not end within {seconds:g} s")
             piece = os.read(read, 1 << 16)
             if not piece:
                 break
@@ -745,7 +745,7 @@ class ForkedWorker:
         os.close(read)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if not said:
-            raise Died(
+            raise WorkerDied(
                 f"crashed its process ({signal.Signals(-status).name if status < 0 else status})"
             )
         reply = json.loads(said)

@@ -26,7 +26,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.generation import GenerationSession
 from nnpipe.core.registry import FAMILIES, components
 from nnpipe.core.session import InferenceSession
-from nnpipe.core.task import installed_tasks
+from nnpipe.core.task import list_installed_tasks
 
 ROOT = Path(__file__).resolve().parents[1]
 # docs/changes.md is the copy of CHANGELOG.md that the site's last build left.
@@ -270,7 +270,7 @@ def test_the_table_of_evaluations_names_the_arrays_of_every_task() -> None:
         .splitlines()[1:]
     )
     named = {words[0]: set(words[1:]) for words in (re.findall(r"`(\w+)`", row) for row in rows)}
-    tasks = {task.name: task for task in installed_tasks(of_plugins=False)}
+    tasks = {task.name: task for task in list_installed_tasks(of_plugins=False)}
     assert named.keys() == tasks.keys()
     assert [
         (name, array)
@@ -281,11 +281,13 @@ def test_the_table_of_evaluations_names_the_arrays_of_every_task() -> None:
 
 
 def test_the_table_of_pipeline_files_names_every_key() -> None:
-    from nnpipe.workflows.pipeline.schema import schema
+    from nnpipe.workflows.pipeline.schema import build_pipeline_schema
 
     page = (ROOT / "docs" / "file-formats.md").read_text("utf-8")
     rows = page.partition("## Pipeline files")[2].partition("| key | holds |")[2].split("\n\n")[0]
-    assert set(re.findall(r"^\| `(\w+)` \|", rows, re.MULTILINE)) == set(schema()["properties"])
+    assert set(re.findall(r"^\| `(\w+)` \|", rows, re.MULTILINE)) == set(
+        build_pipeline_schema()["properties"]
+    )
 
 
 def test_the_extras_that_pages_name_exist() -> None:
@@ -317,12 +319,12 @@ def test_json_is_what_it_stands_for(block: Block) -> None:
 def test_yaml_is_what_it_stands_for(block: Block) -> None:
     from nnpipe.experiment.settings import parse_yaml
     from nnpipe.workflows.pipeline.file import Pipeline
-    from nnpipe.workflows.pipeline.schema import schema
+    from nnpipe.workflows.pipeline.schema import build_pipeline_schema
 
     settings = parse_yaml(block.text, str(block))
     if "pipeline" in block.words:
         pytest.importorskip("jsonschema", reason="jsonschema is not installed").validate(
-            settings, schema()
+            settings, build_pipeline_schema()
         )
         check_pipeline(lambda: Pipeline.from_settings(settings))
 
@@ -578,7 +580,7 @@ def test_options_within_sentences_exist() -> None:
     from nnpipe.core.training import TrainingOptions
     from nnpipe.measuring.load_options import LoadOptions
     from nnpipe.measuring.measure_options import MeasureOptions
-    from nnpipe.scenarios._cli.index import scenarios
+    from nnpipe.scenarios._cli.index import list_scenarios
     from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 
     options = (
@@ -593,9 +595,9 @@ def test_options_within_sentences_exist() -> None:
     for base in FAMILIES.values():
         for cls in (*options, *components(base)):
             known |= flags_of(cls.form_argparse())
-    for name in scenarios():
+    for name in list_scenarios():
         parser = argparse.ArgumentParser()
-        import_module(f"nnpipe.scenarios.{name}")._options(parser)
+        import_module(f"nnpipe.scenarios.{name}")._add_options(parser)
         known |= flags_of(parser)
     for page in PAGES:
         named = set(re.findall(r"`(--[a-z-]+)", prose_of(page)))

@@ -16,7 +16,7 @@ from nnpipe.core.component import Component
 from nnpipe.core.errors import MissingDependency
 from nnpipe.core.registry import components
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.task import installed_tasks
+from nnpipe.core.task import list_installed_tasks
 from nnpipe.experiment.settings import read_settings
 from nnpipe.report.inputs.quality import Quality
 from nnpipe.workflows.pipeline.file import CandidateSettings, Pipeline
@@ -44,12 +44,12 @@ def pipeline_of(path: Path) -> Pipeline:
 @functools.cache  # to check the schema itself takes a second
 def editor() -> Any:
     """Return what finds the faults of a pipeline file by the schema that editors are given."""
-    from nnpipe.workflows.pipeline.schema import schema
+    from nnpipe.workflows.pipeline.schema import build_pipeline_schema
 
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
-    kind = jsonschema.validators.validator_for(schema())
-    kind.check_schema(schema())
-    return kind(schema())
+    kind = jsonschema.validators.validator_for(build_pipeline_schema())
+    kind.check_schema(build_pipeline_schema())
+    return kind(build_pipeline_schema())
 
 
 @pytest.mark.parametrize("path", PIPELINES, ids=lambda path: path.stem)
@@ -59,10 +59,10 @@ def test_an_example_is_a_pipeline_that_editors_find_no_fault_with(path: Path) ->
 
 
 def test_the_example_of_a_sweep_is_one_that_editors_find_no_fault_with() -> None:
-    from nnpipe.workflows.sweep.schema import schema
+    from nnpipe.workflows.sweep.schema import build_sweep_schema
 
     pytest.importorskip("jsonschema", reason="jsonschema is not installed").validate(
-        read_settings(FOLDER / "sweep.yaml"), schema()
+        read_settings(FOLDER / "sweep.yaml"), build_sweep_schema()
     )
 
 
@@ -119,7 +119,7 @@ def test_every_task_has_a_pipeline_and_its_rows_on_the_page_of_measurements() ->
     firsts = {row.split(" | ")[0].removeprefix("| ") for row in rows if row.startswith("| ")}
     assert {path.stem.replace("_", " ") for path in TASKS} - firsts == set()
     done = {pipeline_of(path).dataset.spec.task for path in TASKS}
-    assert {task.name for task in installed_tasks(of_plugins=False)} - done == set()
+    assert {task.name for task in list_installed_tasks(of_plugins=False)} - done == set()
 
 
 @pytest.mark.slow
@@ -134,6 +134,6 @@ def test_the_pipeline_of_a_task_trains_compiles_and_judges(path: Path, tmp_path:
     runs = runs_of(tmp_path / "build" / "tasks" / path.stem)
     assert len(runs) == pipeline_of(path).count
     for run in runs:
-        quality = Quality.of(run)
+        quality = Quality.from_run(run)
         assert quality is not None
         assert math.isfinite(quality.value), run.title

@@ -21,7 +21,7 @@ from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.scenarios import target
 from nnpipe.scenarios._cli.command import parse
 from nnpipe.scenarios.inference_server import ROLES
-from nnpipe.workflows.devices.inspection import trial_batch, write_trial_models
+from nnpipe.workflows.devices.inspection import make_trial_batch, write_trial_models
 
 TEXT = (Path(__file__).parents[1] / "Dockerfile.target").read_text("utf-8")
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -36,7 +36,7 @@ def instruction(name: str) -> str:
 
 def options(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    target._options(parser)
+    target._add_options(parser)
     return parser.parse_args(words)
 
 
@@ -72,7 +72,7 @@ def test_the_server_takes_the_words_of_the_recipe() -> None:
     parsed = parse(words, "inference_server", "", ROLES, lambda _: None, fixed=(ServerOptions,))
     protocol = parsed.make("PROTOCOL")
     assert isinstance(protocol, NetworkProtocol)
-    assert protocol.exposed()
+    assert protocol.is_exposed()
     assert parsed.options.token_file is not None
     assert str(protocol.port) == instruction("EXPOSE")
 
@@ -117,7 +117,7 @@ def test_a_bundle_serves_with_the_words_of_the_recipe(
         with open_session(
             NetworkProtocol(port=port), artifact, RemoteOptions(token_file=tmp_path / "token")
         ) as session:
-            batch, wanted = trial_batch(artifact, 0)
+            batch, wanted = make_trial_batch(artifact, 0)
             assert (session.infer(batch)["difference"] == wanted).all()
     finally:
         server.terminate()

@@ -111,9 +111,9 @@ def test_the_command_starts_without_numpy() -> None:
 
 
 def test_the_help_shows_every_command_once_under_its_purpose() -> None:
-    from nnpipe.scenarios._cli.index import PURPOSES, scenarios
+    from nnpipe.scenarios._cli.index import PURPOSES, list_scenarios
 
-    assert sorted(name for names in PURPOSES.values() for name in names) == scenarios()
+    assert sorted(name for names in PURPOSES.values() for name in names) == list_scenarios()
     lines = probe(commands=[["--help"]])["answers"][0]["out"].splitlines()
     shown: dict[str, list[str]] = {}
     for line in lines[lines.index(f"{next(iter(PURPOSES))}:") :]:
@@ -125,9 +125,9 @@ def test_the_help_shows_every_command_once_under_its_purpose() -> None:
 
 
 def test_every_command_explains_itself() -> None:
-    from nnpipe.scenarios._cli.index import scenarios, summary_of
+    from nnpipe.scenarios._cli.index import list_scenarios, read_scenario_summary
 
-    names = scenarios()
+    names = list_scenarios()
     assert {
         "model_training",
         "inference_performance",
@@ -142,7 +142,7 @@ def test_every_command_explains_itself() -> None:
         assert answer["status"] == 0, answer["err"]
         assert f"usage: nnpipe {name}" in answer["out"]
         assert "--verbosity" in answer["out"]
-        assert summary_of(name)
+        assert read_scenario_summary(name)
 
 
 @pytest.fixture(scope="module")
@@ -164,11 +164,13 @@ def combinations(classes: dict[str, list[Any]]) -> list[tuple[list[str], list[An
 
     wrappers, dataset = classes["modelwrappers"], classes["datasets"][0]
     found = [
-        (["model_training", w.dotted_path(), dataset.dotted_path()], [w, dataset]) for w in wrappers
+        (["model_training", w.get_dotted_path(), dataset.get_dotted_path()], [w, dataset])
+        for w in wrappers
     ]
     small = next(wrapper for wrapper in wrappers if wrapper.__name__ == "PyTorchCIFARResNet")
     found += [
-        (["model_training", small.dotted_path(), d.dotted_path()], [d]) for d in classes["datasets"]
+        (["model_training", small.get_dotted_path(), d.get_dotted_path()], [d])
+        for d in classes["datasets"]
     ]
     frameworks = {
         (wrapper.framework, wrapper.exports): wrapper for wrapper in wrappers if wrapper.exports
@@ -180,20 +182,20 @@ def combinations(classes: dict[str, list[Any]]) -> list[tuple[list[str], list[An
             except ConfigError:
                 continue
             names = [
-                wrapper.dotted_path(),
-                chain[0].dotted_path() if chain else "none",
-                runtime.dotted_path(),
+                wrapper.get_dotted_path(),
+                chain[0].get_dotted_path() if chain else "none",
+                runtime.get_dotted_path(),
             ]
             found.append(
                 (
-                    ["inference_tester", *names, dataset.dotted_path()],
+                    ["inference_tester", *names, dataset.get_dotted_path()],
                     [wrapper, *chain, runtime, dataset],
                 )
             )
     for protocol, runtime in itertools.product(classes["protocols"], classes["runtimes"]):
         found.append(
             (
-                ["inference_server", protocol.dotted_path(), runtime.dotted_path()],
+                ["inference_server", protocol.get_dotted_path(), runtime.get_dotted_path()],
                 [protocol, runtime],
             )
         )
@@ -201,7 +203,7 @@ def combinations(classes: dict[str, list[Any]]) -> list[tuple[list[str], list[An
 
 
 def test_with_classes_named_their_arguments_are_explained(classes: dict[str, list[Any]]) -> None:
-    from nnpipe.core.arguments import arguments_of
+    from nnpipe.core.arguments import list_arguments
 
     asked = combinations(classes)
     named = {cls for _, used in asked for cls in used}
@@ -211,7 +213,7 @@ def test_with_classes_named_their_arguments_are_explained(classes: dict[str, lis
     for (argv, used), answer in zip(asked, answers, strict=True):
         assert answer["status"] == 0, (argv, answer["err"])
         for cls in used:
-            for declared in arguments_of(cls):
+            for declared in list_arguments(cls):
                 assert declared.flag in answer["out"], (argv, declared.flag)
 
 
@@ -220,7 +222,7 @@ def test_info_explains_every_class_and_how_to_install_what_it_needs(
     classes: dict[str, list[Any]],
 ) -> None:
     everything = [cls for found in classes.values() for cls in found]
-    answers = probe(commands=[["info", cls.dotted_path()] for cls in everything])["answers"]
+    answers = probe(commands=[["info", cls.get_dotted_path()] for cls in everything])["answers"]
     for cls, answer in zip(everything, answers, strict=True):
         assert answer["status"] == 0, answer["err"]
         assert cls.summary() in " ".join(answer["out"].split())
@@ -234,4 +236,4 @@ def test_the_list_names_every_class_and_what_it_lacks(classes: dict[str, list[An
     assert answer["err"] == ""
     for found in classes.values():
         for cls in found:
-            assert cls.dotted_path() in answer["out"]
+            assert cls.get_dotted_path() in answer["out"]

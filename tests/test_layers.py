@@ -32,7 +32,7 @@ CIRCLES_OF_TYPES = {
     ("nnpipe.layers.graph.shape_inference", "nnpipe.layers.graph.graph"),
     ("nnpipe.measuring.diagnosis", "nnpipe.measuring.run"),
     ("nnpipe.measuring.run_figures", "nnpipe.measuring.run"),
-    ("nnpipe.measuring.quality_doubts", "nnpipe.measuring.run"),
+    ("nnpipe.measuring.quality_warnings", "nnpipe.measuring.run"),
     ("nnpipe.modelwrappers.frameworks.pytorch_export", "nnpipe.modelwrappers.frameworks.pytorch"),
     ("nnpipe.modelwrappers.frameworks.pytorch_graph", "nnpipe.modelwrappers.frameworks.pytorch"),
     ("nnpipe.modelwrappers.frameworks.pytorch_profile", "nnpipe.modelwrappers.frameworks.pytorch"),
@@ -373,7 +373,7 @@ def test_a_forbidden_import_is_noticed(tree: Path, module: str, line: str, fault
             "__version__",
         ),
         ("testing/a.py", "from nnpipe.core import x\nfrom nnpipe.testing.b import y"),
-        ("__main__.py", "from nnpipe.scenarios._cli.index import scenarios"),
+        ("__main__.py", "from nnpipe.scenarios._cli.index import list_scenarios"),
         ("core/a.py", "import numpy, json\nfrom nnpipe import __version__"),
     ],
 )

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import nnpipe
-from nnpipe.core.argument_checks import _hints
+from nnpipe.core.argument_checks import _get_hints
 from nnpipe.core.component import Component
 from nnpipe.core.errors import NNPipeError
 
@@ -100,7 +100,7 @@ def cases() -> Iterator[Any]:
     for path, thing in documented().items():
         if path.removeprefix("nnpipe.").startswith((*MADE, *PARTS_OF_SCRIPTS)):
             continue
-        for name, hint in _hints(thing):
+        for name, hint in _get_hints(thing):
             if hint is not Any and not isinstance(hint, typing.TypeVar):
                 yield pytest.param(thing, name, id=f"{path.removeprefix('nnpipe.')}({name})")
 
@@ -110,7 +110,7 @@ def test_a_wrong_kind_is_refused_by_name(
     thing: Any, name: str, tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    hints = dict(_hints(thing))
+    hints = dict(_get_hints(thing))
     called = thing.__init__ if inspect.isclass(thing) else thing
     needed = [
         p.name

@@ -18,7 +18,7 @@ from installed import needs
 
 from nnpipe.core.telemetry import SWITCHES
 from nnpipe.testing.model_files import write_onnx_network
-from nnpipe.workflows.ways import AS_IS, ways
+from nnpipe.workflows.recipes import AS_IS, recipes
 
 _SOURCE = Path(__file__).resolve().parents[1] / "src"
 _OWN = re.compile(
@@ -170,7 +170,7 @@ def test_the_documentation_lists_every_switch() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("strace")
-@pytest.mark.parametrize("way", [way for way in ways() if way not in (AS_IS, "keras")])
+@pytest.mark.parametrize("way", [way for way in recipes() if way not in (AS_IS, "keras")])
 def test_no_way_looks_up_a_foreign_host(way: str, tmp_path: Path) -> None:
     """The uncompiled model takes part in each comparison; Keras runs no ONNX files, and is
     watched as it trains.

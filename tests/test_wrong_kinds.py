@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nnpipe.core.arguments import Argument, arguments_of
+from nnpipe.core.arguments import Argument, list_arguments
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.registry import FAMILIES, components
@@ -65,14 +65,14 @@ def wrong_for(declared: Argument) -> Iterator[tuple[str, Any]]:
 
 def cases() -> Iterator[Any]:
     known = [cls for base in FAMILIES.values() for cls in components(base)]
-    for cls in sorted({*known, *OPTIONS}, key=lambda cls: cls.dotted_path()):
-        for declared in arguments_of(cls):
+    for cls in sorted({*known, *OPTIONS}, key=lambda cls: cls.get_dotted_path()):
+        for declared in list_arguments(cls):
             yield pytest.param(cls, declared, id=f"{cls.__name__}.{declared.name}")
 
 
 @pytest.mark.parametrize(("cls", "declared"), [*cases()])
 def test_a_wrong_kind_is_refused_by_name(cls: type[Component], declared: Argument) -> None:
-    others = {a.name: "x" for a in arguments_of(cls) if a.required and a.name != declared.name}
+    others = {a.name: "x" for a in list_arguments(cls) if a.required and a.name != declared.name}
     for name, value in wrong_for(declared):
         with pytest.raises(ConfigError) as error:
             cls.from_json({**others, declared.name: value})

@@ -1,4 +1,5 @@
-"""A page for each name of ``nnpipe.__all__``, and one for each public package and family of components.
+"""A page for each name of ``nnpipe.__all__``, and one for each public package and family of
+components.
 
 They are written before each build.
 
@@ -16,7 +17,7 @@ from typing import Any
 from pages import written
 
 import nnpipe
-from nnpipe.core.arguments import arguments_of
+from nnpipe.core.arguments import list_arguments
 from nnpipe.core.discoverable import Discoverable
 from nnpipe.core.messages import docstring_summary
 from nnpipe.core.registry import FAMILIES, PARTS, components
@@ -36,7 +37,9 @@ def public() -> dict[str, Any]:
 
 @functools.cache
 def public_of_packages() -> dict[str, Any]:
-    """Return what the public packages give, by the path within nnpipe, such as ``training.Trainer``."""
+    """Return what the public packages give, by the path within nnpipe, such as
+    ``training.Trainer``.
+    """
     found: dict[str, Any] = {}
     for package in PACKAGES:
         module = import_module(f"nnpipe.{package}")
@@ -76,7 +79,7 @@ def arguments(cls: type) -> str:
     ):
         return ""
     rows = []
-    for field in arguments_of(cls):
+    for field in list_arguments(cls):
         default = "required" if field.required else f"default ``{field.default!r}``"
         rows.append(f"``{field.name}`` : {default}\n   {literally(field.help)}")
     return "\n\n".join((".. rubric:: Arguments", *rows))
@@ -99,7 +102,9 @@ def described(name: str, thing: Any, *, members: bool = False) -> str:
 
 
 def part(cls: type[Discoverable]) -> str:
-    """Describe a callback, a layer or a task: what files call it, what it is, and its options with their defaults."""
+    """Describe a callback, a layer or a task: what files call it, what it is, and its options
+    with their defaults.
+    """
     rows = []
     for option in cls.options():
         default = "required" if option.required else f"default ``{option.default!r}``"
@@ -120,7 +125,9 @@ def part(cls: type[Discoverable]) -> str:
 
 
 def package_page(package: str) -> str:
-    """Describe what a public package gives; layers have their options on the page of their family."""
+    """Describe what a public package gives; layers have their options on the page of their
+    family.
+    """
     parts = [
         f".. currentmodule:: nnpipe.{package}",
         import_module(f"nnpipe.{package}").__doc__ or "",
@@ -168,7 +175,7 @@ def reference() -> dict[str, str]:
     for family, base in FAMILIES.items():
         ours = [cls for cls in components(base) if cls.__module__.startswith("nnpipe.")]
         each = [
-            f".. currentmodule:: {cls.__module__}\n\n{described(cls.dotted_path(), cls)}"
+            f".. currentmodule:: {cls.__module__}\n\n{described(cls.get_dotted_path(), cls)}"
             for cls in ours
         ]
         pages[f"families/{family}.rst"] = titled(
@@ -176,7 +183,8 @@ def reference() -> dict[str, str]:
         )
     rows = "\n".join(("errors", *(f"families/{family}" for family in (*FAMILIES, *PARTS))))
     index.append(
-        f"Errors and components\n---------------------\n\n.. toctree::\n   :maxdepth: 1\n\n{indented(rows)}"
+        f"Errors and components\n---------------------\n\n.. toctree::\n   :maxdepth: "
+        f"1\n\n{indented(rows)}"
     )
     preamble = (
         "What ``import nnpipe`` and its public packages give, and the classes that come with it. "

@@ -1,7 +1,7 @@
 """Run the example notebooks anew and keep their outputs: ``make gallery``.
 
-Each runs in an empty folder of its own and in a process of its own.  The site shows the outputs that are kept, so
-building it runs nothing.
+Each runs in an empty folder of its own and in a process of its own.  The site shows the outputs
+that are kept, so building it runs nothing.
 
     python docs/site/gallery.py           runs all of them
     python docs/site/gallery.py NAME ...  runs these
@@ -46,7 +46,9 @@ def run(path: Path, folder: Path, timeout: float = 1800.0) -> Any:
 
 
 def environment() -> dict[str, str]:
-    """Return the variables for a kernel: this checkout's nnpipe and its commands, and one thread."""
+    """Return the variables for a kernel: this checkout's nnpipe and its commands, and one
+    thread.
+    """
     beside = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
     threads = dict.fromkeys(
         ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1"
@@ -59,7 +61,9 @@ def environment() -> dict[str, str]:
 
 
 def tidied(notebook: Any) -> Any:
-    """Leave out what differs from run to run and tells nothing: progress bars, marks of cells, the kernel's version."""
+    """Leave out what differs from run to run and tells nothing: progress bars, marks of cells,
+    the kernel's version.
+    """
     for number, cell in enumerate(notebook.cells):
         cell.id = f"cell-{number}"
         cell.metadata = {}

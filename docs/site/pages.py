@@ -1,7 +1,7 @@
 """The table of contents, and links that leave the folder.
 
-The pages are written to be read on GitHub, too: there they have no directives, and may link to files beside ``docs``.
-"""
+The pages are written to be read on GitHub, too: there they have no directives, and may link to
+files beside ``docs``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """References to what has no page: to a public name by another path, or to what is not public.
 
-Docstrings and annotations name things as the code does. A name that leads to something public becomes a link, one that
-leads to anything else in Python is shown without a link, and one that leads nowhere stays a fault of the docstring.
-"""
+Docstrings and annotations name things as the code does. A name that leads to something public
+becomes a link, one that leads to anything else in Python is shown without a link, and one that
+leads nowhere stays a fault of the docstring."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ _PUBLIC = {id(thing): f"nnpipe.{name}" for name, thing in (public_of_packages() 
 
 
 def resolve(app: Any, environment: Any, node: Any, shown: Any) -> Any:
-    """Return a link, or the text alone, for a Python name without a page; nothing where there is no such thing."""
+    """Return a link, or the text alone, for a Python name without a page; nothing where there is
+    no such thing.
+    """
     if node.get("refdomain") != "py":
         return None
     if node.get("refspecific") and "." not in node["reftarget"]:
@@ -40,7 +42,9 @@ def resolve(app: Any, environment: Any, node: Any, shown: Any) -> Any:
 
 
 def meanings(node: Any) -> Iterator[tuple[str, Any]]:
-    """Find what a name leads to: as a whole, within its class, within its class's module, or in Python itself."""
+    """Find what a name leads to: as a whole, within its class, within its class's module, or in
+    Python itself.
+    """
     name = node["reftarget"].strip(".").removesuffix("()").partition("[")[0]
     name = re.sub(r"^np\.", "numpy.", name)
     described = (
@@ -65,7 +69,9 @@ def meanings(node: Any) -> Iterator[tuple[str, Any]]:
 
 
 def bases_in(module: Any) -> Iterator[type]:
-    """Find the bases of a module's classes: an inherited annotation is as the base's module has it."""
+    """Find the bases of a module's classes: an inherited annotation is as the base's module has
+    it.
+    """
     for thing in vars(module).values():
         if inspect.isclass(thing):
             yield from thing.__mro__

@@ -17,7 +17,7 @@ from nnpipe.datasets.tabular import TabularClassificationDataset
 from nnpipe.training.callbacks.history import EpochSummary
 from nnpipe.training.optimization import AdamW
 from nnpipe.training.options import TrainerOptions
-from nnpipe.training.outputs.classification import ClassificationOutput, balanced_weights
+from nnpipe.training.outputs.classification import ClassificationOutput, compute_balanced_weights
 from nnpipe.training.sequences.dataset import DatasetSequence
 from nnpipe.training.trainer import Trainer
 
@@ -54,7 +54,7 @@ if __name__ == "__main__":
     }
     rows, truth = data.read(data.split("train"))
     columns = encoded(rows)["features"].shape[1]
-    weights = balanced_weights(truth["label"], len(data.spec.class_names))
+    weights = compute_balanced_weights(truth["label"], len(data.spec.class_names))
     options = {"num_epochs": 20, "monitor": "data/test/label/roc_auc", "patience": 5}
     trainer = Trainer(
         TrainerOptions(**options, weights="best", checkpoint_every=10), [EpochSummary()]

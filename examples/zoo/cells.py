@@ -17,10 +17,10 @@ from nnpipe.core.errors import NNPipeError
 from nnpipe.core.files import write_text
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, TensorSpec
-from nnpipe.workflows.candidates.stages import suffix
-from nnpipe.workflows.isolation.subprocess_worker import Died
-from nnpipe.workflows.user_inputs.inputs import given
-from nnpipe.workflows.ways import Planned, planned
+from nnpipe.workflows.candidates.stages import get_file_suffix
+from nnpipe.workflows.isolation.subprocess_worker import WorkerDied
+from nnpipe.workflows.recipes import PlannedRecipe, plan_recipe
+from nnpipe.workflows.user_inputs.inputs import import_inputs
 from zoo.matrix_file import Row
 
 AS_GIVEN = {"scale": 1.0}
@@ -39,7 +39,7 @@ def make(row: Row, folder: Path) -> Row:
         network, test, calibration, score = getattr(
             importlib.import_module(f"zoo.{module}"), function
         )()
-        path = given(network, test, folder, calibration=calibration).models[0][1]
+        path = import_inputs(network, test, folder, calibration=calibration).models[0][1]
         if row.format == "onnx":
             _write_onnx(path, folder / "model.onnx")
         for name, (inputs, labels) in (("test", test), ("calibration", calibration)):
@@ -83,7 +83,7 @@ def cell(row: Row, way: str, folder: Path, samples: int) -> dict[str, Any]:
             runtime=plan.runtime,
             preparation=row.preparation,
         )
-    except Died as error:
+    except WorkerDied as error:
         return {"verdict": "unclear", "reason": str(error)}
     except NNPipeError as error:
         # An error that is no subclass was raised by a framework, and only passed on.
@@ -98,7 +98,7 @@ def cell(row: Row, way: str, folder: Path, samples: int) -> dict[str, Any]:
         "error": worst.mean_relative,
         "samples": samples,
         "same_class": found.agreement.same_class,
-        "slow": [*made.handicaps(), *made.outcome.get(SLOW_PARTS, ())],
+        "slow": [*made.performance_caveats(), *made.outcome.get(SLOW_PARTS, ())],
     }
     try:
         reference = (
@@ -119,19 +119,23 @@ def _samples(path: Path | None) -> Any:
 
 def _compiled(
     source: Path, way: str, folder: Path, test: Any, more: Mapping[str, Any]
-) -> tuple[Planned, Artifact]:
+) -> tuple[PlannedRecipe, Artifact]:
     """Return a model compiled in one way, from an earlier cell where that made it, and how it is
     run.
     """
-    plan = planned(way, given(source, test, folder / way).models)
-    to = folder / way / f"compiled{suffix(plan.plan, plan.compilers) if plan.plan else ''}"
+    plan = plan_recipe(way, import_inputs(source, test, folder / way).models)
+    to = folder / way / f"compiled{get_file_suffix(plan.plan, plan.compilers) if plan.plan else ''}"
     if to.exists():
         return plan, Artifact.read(to)
     return plan, nnpipe.compile(source, way, to, **more)
 
 
 def _relative(
-    made: Artifact, plan: Planned, reference: Artifact, base: Planned, inputs: Mapping[str, Any]
+    made: Artifact,
+    plan: PlannedRecipe,
+    reference: Artifact,
+    base: PlannedRecipe,
+    inputs: Mapping[str, Any],
 ) -> float:
     """Return the median time of one sample on one thread relative to the reference, both
     measured in turn.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.messages import nearest
+from nnpipe.core.messages import suggest_name
 from nnpipe.experiment.settings import parse_yaml
 
 
@@ -86,4 +86,4 @@ def _check(path: Path, content: Any, known: set[str], what: str) -> None:
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: {what} must be a mapping")
     for key in set(content) - known:
-        raise ConfigError(f"{path}: {what} has no {key!r}{nearest(str(key), known)}")
+        raise ConfigError(f"{path}: {what} has no {key!r}{suggest_name(str(key), known)}")

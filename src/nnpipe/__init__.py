@@ -1,8 +1,10 @@
 """nnpipe: which model, compiled how, on which runtime and device, and can you trust the numbers?
 
-    import nnpipe as nnp result = nnp.compare("model.onnx", data=(images, labels), ways=["onnx",
-    "onnx-int8", "openvino-int8"]) result.show() result.best(accuracy_loss=0.01,
-    by="latency_p90").save("ship/")
+    import nnpipe as nnp
+    ways = ["onnx", "onnx-int8", "openvino-int8"]
+    result = nnp.compare("model.onnx", data=(images, labels), ways=ways)
+    result.show()
+    result.best(accuracy_loss=0.01, by="latency_p90").save("ship/")
 
 Every name of ``__all__`` is imported when it is first used, so that importing nnpipe costs nothing.
 """
@@ -37,7 +39,7 @@ _HOMES = {
     "core.graph": ("Graph", "Operation", "Profile", "Selector"),
     "core.input_transform": ("InputTransform",),
     "core.live_model": ("LiveModel",),
-    "core.meaning": ("Meaning", "Preparation"),
+    "core.model_metadata": ("ModelMetadata", "Preparation"),
     "core.model": ("ModelWrapper",),
     "core.onnx_conversion": ("ONNXConversion",),
     "core.output_decoder": ("OutputDecoder",),
@@ -48,7 +50,7 @@ _HOMES = {
     "core.runtime_protocol": ("RemoteOptions", "RuntimeProtocol", "ServerOptions"),
     "core.session": ("InferenceSession",),
     "core.task": ("Task",),
-    "core.tensor_meaning": ("InputMeaning", "OutputMeaning"),
+    "core.tensor_metadata": ("InputProcessing", "OutputMetadata"),
     "core.tensors": ("DatasetSpec", "IOSpec", "TensorSpec"),
     "core.training": ("TrainingHistory", "TrainingOptions"),
     "datasets.arrays": ("ArraysDataset",),
@@ -85,7 +87,7 @@ _HOMES = {
     "workflows.verification.gate": ("GateResult", "gate"),
     "workflows.verification.onnx_support": ("ONNXSupport", "onnx_support"),
     "workflows.verification.verify": ("VerifyResult", "verify"),
-    "workflows.ways": ("Way", "ways"),
+    "workflows.recipes": ("Recipe", "recipes"),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -74,9 +74,9 @@ from nnpipe.core.graph import (
 )
 from nnpipe.core.input_transform import InputTransform as InputTransform
 from nnpipe.core.live_model import LiveModel as LiveModel
-from nnpipe.core.meaning import Meaning as Meaning
-from nnpipe.core.meaning import Preparation as Preparation
 from nnpipe.core.model import ModelWrapper as ModelWrapper
+from nnpipe.core.model_metadata import ModelMetadata as ModelMetadata
+from nnpipe.core.model_metadata import Preparation as Preparation
 from nnpipe.core.onnx_conversion import ONNXConversion as ONNXConversion
 from nnpipe.core.output_decoder import OutputDecoder as OutputDecoder
 from nnpipe.core.plan import Plan as Plan
@@ -90,8 +90,8 @@ from nnpipe.core.runtime_protocol import RuntimeProtocol as RuntimeProtocol
 from nnpipe.core.runtime_protocol import ServerOptions as ServerOptions
 from nnpipe.core.session import InferenceSession as InferenceSession
 from nnpipe.core.task import Task as Task
-from nnpipe.core.tensor_meaning import InputMeaning as InputMeaning
-from nnpipe.core.tensor_meaning import OutputMeaning as OutputMeaning
+from nnpipe.core.tensor_metadata import InputProcessing as InputProcessing
+from nnpipe.core.tensor_metadata import OutputMetadata as OutputMetadata
 from nnpipe.core.tensors import DatasetSpec as DatasetSpec
 from nnpipe.core.tensors import IOSpec as IOSpec
 from nnpipe.core.tensors import TensorSpec as TensorSpec
@@ -125,6 +125,8 @@ from nnpipe.workflows.prediction.learn import learn_kernels as learn_kernels
 from nnpipe.workflows.prediction.predict import predict as predict
 from nnpipe.workflows.prediction.predict import read_kernels as read_kernels
 from nnpipe.workflows.prediction.predict_result import PredictResult as PredictResult
+from nnpipe.workflows.recipes import Recipe as Recipe
+from nnpipe.workflows.recipes import recipes as recipes
 from nnpipe.workflows.reduction.reduce import ReduceResult as ReduceResult
 from nnpipe.workflows.reduction.reduce import reduce as reduce
 from nnpipe.workflows.roofline.roofline import read_ceilings as read_ceilings
@@ -146,8 +148,6 @@ from nnpipe.workflows.verification.onnx_support import ONNXSupport as ONNXSuppor
 from nnpipe.workflows.verification.onnx_support import onnx_support as onnx_support
 from nnpipe.workflows.verification.verify import VerifyResult as VerifyResult
 from nnpipe.workflows.verification.verify import verify as verify
-from nnpipe.workflows.ways import Way as Way
-from nnpipe.workflows.ways import ways as ways
 
 __version__: str
 __all__: list[str]

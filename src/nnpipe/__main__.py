@@ -34,15 +34,15 @@ def _stop_at_once(number: int, _: FrameType | None) -> None:
 
 
 def _run(argv: Sequence[str]) -> int:
-    from nnpipe.core.secret import OPTIONS, hide_in_process_list, shown_command
-    from nnpipe.scenarios._cli.index import scenarios
+    from nnpipe.core.secret import OPTIONS, hide_command_secrets, hide_in_process_list
+    from nnpipe.scenarios._cli.index import list_scenarios
     from nnpipe.scenarios._cli.standard_streams import prepare_standard_streams
 
     prepare_standard_streams()
     given = list(argv)
     # before anything that takes time is imported
-    hide_in_process_list(given, shown_command(given, OPTIONS))
-    known = scenarios()
+    hide_in_process_list(given, hide_command_secrets(given, OPTIONS))
+    known = list_scenarios()
     if not given or given[0] in ("-h", "--help"):
         print(_help())
         return 0
@@ -53,9 +53,9 @@ def _run(argv: Sequence[str]) -> int:
         return 0
     name = given[0].replace("-", "_")
     if name not in known:
-        from nnpipe.core.messages import nearest
+        from nnpipe.core.messages import suggest_name
 
-        hint = _ELSEWHERE.get(name) or nearest(name, known)
+        hint = _ELSEWHERE.get(name) or suggest_name(name, known)
         print(f"nnpipe: there is no command {given[0]!r}{hint}", file=sys.stderr)
         return 2
     from importlib import import_module
@@ -68,12 +68,12 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _help() -> str:
-    from nnpipe.scenarios._cli.index import PURPOSES, summary_of
+    from nnpipe.scenarios._cli.index import PURPOSES, read_scenario_summary
 
     width = max(len(name) for names in PURPOSES.values() for name in names)
     groups = []
     for purpose, names in PURPOSES.items():
-        rows = [f"  {name:<{width}}  {summary_of(name)}" for name in names]
+        rows = [f"  {name:<{width}}  {read_scenario_summary(name)}" for name in names]
         groups.append("\n".join([f"{purpose}:", *rows]))
     commands = "\n\n".join(groups)
     return f"""usage: nnpipe COMMAND ...

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from property_examples import examples
 
 from nnpipe.analysis.agreement import Agreement, AgreementAccumulator, Tolerances, compare
-from nnpipe.analysis.classification import probability_of_at_most
+from nnpipe.analysis.classification import binomial_cdf
 from nnpipe.core.errors import ConfigError, SpecMismatch
 
 
@@ -119,10 +119,10 @@ def test_a_model_that_keeps_just_enough_classes_is_rarely_called_different() -> 
     """
     for samples in (4, 8, 16, 60, 500):
         kept = np.random.default_rng(samples).binomial(samples, 0.95, 4000)
-        rare = [probability_of_at_most(int(each), samples, 0.95) for each in kept]
+        rare = [binomial_cdf(int(each), samples, 0.95) for each in kept]
         assert np.mean(np.array(rare) < 0.005) < 0.01
-        assert probability_of_at_most(samples // 2, samples, 0.95) < 0.02
-    assert probability_of_at_most(6, 8, 0.95) == pytest.approx(1 - 0.95**8 - 8 * 0.05 * 0.95**7)
+        assert binomial_cdf(samples // 2, samples, 0.95) < 0.02
+    assert binomial_cdf(6, 8, 0.95) == pytest.approx(1 - 0.95**8 - 8 * 0.05 * 0.95**7)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

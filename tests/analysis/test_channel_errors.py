@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnpipe.analysis.channel_errors import ErrorSums, TensorError, outlying
+from nnpipe.analysis.channel_errors import ErrorSums, TensorError, find_outliers
 
 
 def test_sums_over_samples_are_those_of_all_samples_together() -> None:
@@ -42,10 +42,13 @@ def error(name: str, median: float, lowest: float, kind: str = "Conv") -> Tensor
 
 def test_only_what_stands_out_is_outlying() -> None:
     sound = tuple(error(f"conv{n}", 38 + n % 5, 30 + n % 4) for n in range(12))
-    assert outlying(sound) == ()
-    assert outlying(()) == ()
+    assert find_outliers(sound) == ()
+    assert find_outliers(()) == ()
     coarse = tuple(error(f"conv{n}", 9, 5) for n in range(12))
-    assert outlying(coarse) == (), "a model of few bits throughout has no outlier"
-    assert outlying((*sound, error("probabilities", 0, 0, "Softmax"))) == ()
+    assert find_outliers(coarse) == (), "a model of few bits throughout has no outlier"
+    assert find_outliers((*sound, error("probabilities", 0, 0, "Softmax"))) == ()
     lost, channel = error("lost", 0.4, 0.1), error("channel", 38, 6)
-    assert [each.operation for each in outlying((*sound, channel, lost))] == ["lost", "channel"]
+    assert [each.operation for each in find_outliers((*sound, channel, lost))] == [
+        "lost",
+        "channel",
+    ]

@@ -14,8 +14,8 @@ from property_examples import examples
 
 from nnpipe.analysis.classification import (
     ClassificationMetrics,
+    compute_true_class_rank,
     confusion_matrix,
-    true_class_rank,
     wilson_interval,
 )
 from nnpipe.core.errors import ConfigError, NNPipeError, SpecMismatch
@@ -129,7 +129,7 @@ def test_g_mean_of_many_classes_does_not_underflow():
 def test_top_k_comes_from_ranks_and_is_absent_where_it_says_nothing():
     random = np.random.default_rng(2)
     scores, truth = random.random((500, 8), np.float32), random.integers(0, 8, 500)
-    rank = true_class_rank(scores, truth)
+    rank = compute_true_class_rank(scores, truth)
     predicted = scores.argmax(axis=1)
     ours = ClassificationMetrics.from_predictions(truth, predicted, names(8), rank)
     assert ours.k == 5

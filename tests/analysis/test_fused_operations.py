@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from nnpipe.analysis.kernels import FusionPattern, fusion_patterns, grouped, word_of
+from nnpipe.analysis.kernels import (
+    FusionPattern,
+    find_fusion_patterns,
+    get_operation_word,
+    split_into_steps,
+)
 from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.primitives import ConvolutionPrimitive, PlainPrimitive, PoolingPrimitive
 from nnpipe.core.tensors import TensorSpec
@@ -37,7 +42,7 @@ STEPS = [("conv1", "relu1"), ("add", "conv2", "relu2")]
 
 
 def test_chains_that_were_fused_are_fused_in_other_graphs() -> None:
-    patterns = fusion_patterns([(BLOCK, STEPS, ())])
+    patterns = find_fusion_patterns([(BLOCK, STEPS, ())])
     assert set(patterns) == {
         FusionPattern(("convolution", "relu"), ((), (0,))),
         FusionPattern(("convolution", "add", "relu"), ((), (0,), (1,))),
@@ -50,36 +55,36 @@ def test_chains_that_were_fused_are_fused_in_other_graphs() -> None:
         ("end", RELU, ("sum",)),
         outputs=("end",),
     )
-    assert grouped(other, patterns) == (("a", "sum", "end"), ("b",))
+    assert split_into_steps(other, patterns) == (("a", "sum", "end"), ("b",))
 
 
 def test_what_others_read_as_well_is_not_fused() -> None:
-    patterns = fusion_patterns([(BLOCK, STEPS, ())])
+    patterns = find_fusion_patterns([(BLOCK, STEPS, ())])
     shared = graph_of(
         ("conv", CONVOLUTION, ("x",)),
         ("relu", RELU, ("conv",)),
         ("again", ADD, ("relu", "conv")),
         outputs=("again",),
     )
-    assert grouped(shared, patterns) == (("conv",), ("relu",), ("again",))
+    assert split_into_steps(shared, patterns) == (("conv",), ("relu",), ("again",))
     leaving = graph_of(
         ("conv", CONVOLUTION, ("x",)), ("relu", RELU, ("conv",)), outputs=("conv", "relu")
     )
-    assert grouped(leaving, patterns) == (("conv",), ("relu",))
+    assert split_into_steps(leaving, patterns) == (("conv",), ("relu",))
 
 
 def test_what_is_mostly_not_fused_is_no_pattern() -> None:
     alone = [("conv1",), ("relu1",), ("conv2",), ("add",), ("relu2",)]
-    assert fusion_patterns([(BLOCK, STEPS, ()), (BLOCK, alone, ()), (BLOCK, alone, ())]) == ()
+    assert find_fusion_patterns([(BLOCK, STEPS, ()), (BLOCK, alone, ()), (BLOCK, alone, ())]) == ()
 
 
 def test_words_are_those_of_all_frameworks() -> None:
     operation = Operation(
         "a", "A", (), (), primitives=(CONVOLUTION, PlainPrimitive("elementwise", "RELU6"))
     )
-    assert word_of(operation) == "convolution + clip"
+    assert get_operation_word(operation) == "convolution + clip"
     assert (
-        word_of(Operation("a", "A", (), (), primitives=(PoolingPrimitive("max"),)))
+        get_operation_word(Operation("a", "A", (), (), primitives=(PoolingPrimitive("max"),)))
         == "max over all"
     )
-    assert word_of(Operation("a", "A", (), ())) == ""
+    assert get_operation_word(Operation("a", "A", (), ())) == ""

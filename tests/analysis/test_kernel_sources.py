@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnpipe.analysis.kernel_sources import sources_of
+from nnpipe.analysis.kernel_sources import match_kernels_to_operations
 from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.operation_times import KernelTime
 from nnpipe.core.primitives import ConvolutionPrimitive, PlainPrimitive
@@ -44,7 +44,7 @@ def step(name: str, *sources: str, after: tuple[str, ...] = (), kind: str = "Con
 
 def test_what_lies_before_a_named_tensor_belongs_to_its_step() -> None:
     net = graph(("c1", "x", "t"), ("mul", "t", "u"), ("relu", "u", "v"), ("c2", "v", "y"))
-    found = sources_of(net, [step("one", "v"), step("two", "y", after=("one",))])
+    found = match_kernels_to_operations(net, [step("one", "v"), step("two", "y", after=("one",))])
     assert found == {"one": ("c1", "mul", "relu"), "two": ("c2",)}
 
 
@@ -58,7 +58,7 @@ def test_a_sum_belongs_to_the_step_that_reads_its_other_term() -> None:
         ("clip", "t", "y"),
     )
     steps = [step("one", "a"), step("two", "b", after=("one",)), step("three", "y", after=("two",))]
-    assert sources_of(net, steps) == {
+    assert match_kernels_to_operations(net, steps) == {
         "one": ("c1",),
         "two": ("c2", "add", "relu"),
         "three": ("c3", "clip"),
@@ -68,7 +68,7 @@ def test_a_sum_belongs_to_the_step_that_reads_its_other_term() -> None:
 def test_a_conversion_of_a_result_is_not_what_computes_it() -> None:
     net = graph(("c1", "x", "y"))
     steps = [step("one", "y"), step("two", "y", after=("one",), kind="ReorderOutput")]
-    assert sources_of(net, steps) == {"one": ("c1",), "two": ()}
+    assert match_kernels_to_operations(net, steps) == {"one": ("c1",), "two": ()}
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_conversion_of_a_result_is_not_what_computes_it() -> None:
 def test_what_computes_is_no_conversion_although_its_name_has_the_word(kind: str) -> None:
     net = graph(("c1", "x", "t"), ("c2", "t", "y"))
     steps = [step("one", "t", kind=kind), step("two", "y", after=("one",))]
-    assert sources_of(net, steps) == {"one": ("c1",), "two": ("c2",)}
+    assert match_kernels_to_operations(net, steps) == {"one": ("c1",), "two": ("c2",)}
 
 
 def test_what_several_steps_need_is_computed_before_them() -> None:
@@ -85,4 +85,4 @@ def test_what_several_steps_need_is_computed_before_them() -> None:
         ("c1", "x", "a"), ("add", "a", "b"), ("c2", "b", "s"), ("c3", "b", "t"), ("sum", "s t", "y")
     )
     steps = [step("one", "a"), step("two", "s"), step("three", "t"), step("four", "y")]
-    assert sources_of(net, steps)["one"] == ("c1", "add")
+    assert match_kernels_to_operations(net, steps)["one"] == ("c1", "add")

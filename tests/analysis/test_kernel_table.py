@@ -34,13 +34,13 @@ def test_what_is_outside_of_what_was_measured_is_told() -> None:
 
 def test_intervals_are_as_wide_as_the_errors_and_narrower_for_many_kernels() -> None:
     found = table(errors=(0.3, -0.3, 0.1, 0.0, -0.1, 0.2, -0.2, 0.05, -0.05, 0.0))
-    low, high = found.network_interval([1.0])
+    low, high = found.compute_network_interval([1.0])
     assert low < np.exp(-0.25)
     assert high > np.exp(0.25)
     assert low * high == pytest.approx(1)
-    assert found.network_interval([1.0] * 50)[1] < high
-    assert table(errors=(0.0,) * 10).network_interval([1.0]) == (1.0, 1.0)
-    assert found.macs_alone(0) >= 0
+    assert found.compute_network_interval([1.0] * 50)[1] < high
+    assert table(errors=(0.0,) * 10).compute_network_interval([1.0]) == (1.0, 1.0)
+    assert found.predict_from_macs(0) >= 0
 
 
 def test_a_table_is_the_same_after_a_file() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnpipe.analysis.factor_importance import Factor, main_effects
+from nnpipe.analysis.factor_importance import Factor, compute_main_effects
 from nnpipe.core.errors import SpecMismatch
 
 WEIGHTS = np.array([3.0, 2.0, 1.0, 0.0])
@@ -26,7 +26,9 @@ def test_the_shares_of_a_sum_are_its_terms_variances(samples, crowded):
     # As an adaptive search does: nearly all samples where the greatest term is greatest.
     if crowded:
         table[samples // 5 :, 0] = 1 - table[samples // 5 :, 0] / 20
-    found = main_effects(factors(table), table @ WEIGHTS + random.normal(scale=0.05, size=samples))
+    found = compute_main_effects(
+        factors(table), table @ WEIGHTS + random.normal(scale=0.05, size=samples)
+    )
     assert [effect.name for effect in found.effects] == ["a", "b", "c", "d"]
     assert [effect.share for effect in found.effects] == pytest.approx(SHARES, abs=0.04)
     assert sum(effect.share for effect in found.effects) == pytest.approx(1, abs=0.02)
@@ -35,7 +37,7 @@ def test_the_shares_of_a_sum_are_its_terms_variances(samples, crowded):
 
 def test_a_bent_effect_without_a_slope_is_found():
     table = np.random.default_rng(0).uniform(size=(200, 2))
-    found = main_effects(factors(table), (table[:, 1] - 0.5) ** 2)
+    found = compute_main_effects(factors(table), (table[:, 1] - 0.5) ** 2)
     assert found.effects[0].name == "b"
     assert found.effects[0].share > 0.99
 
@@ -44,7 +46,9 @@ def test_categories_count_by_their_means_and_not_by_their_order():
     random = np.random.default_rng(0)
     kind, other = random.integers(0, 3, 300), random.uniform(size=300)
     values = np.array([0.0, 9.0, 0.0])[kind] + other
-    found = main_effects([Factor("other", other), Factor("kind", kind, categories=3)], values)
+    found = compute_main_effects(
+        [Factor("other", other), Factor("kind", kind, categories=3)], values
+    )
     assert found.effects[0].name == "kind"
     assert found.effects[0].share == pytest.approx(18 / (18 + 1 / 12), abs=0.01)
 
@@ -53,7 +57,7 @@ def test_a_factor_that_does_not_always_exist_counts_with_whether_it_exists():
     random = np.random.default_rng(0)
     momentum = np.where(random.uniform(size=400) < 0.5, np.nan, random.uniform(size=400))
     noise = random.uniform(size=400)
-    found = main_effects(
+    found = compute_main_effects(
         [Factor("noise", noise), Factor("momentum", momentum)],
         np.where(np.isnan(momentum), 0.0, 5.0),
     )
@@ -63,7 +67,7 @@ def test_a_factor_that_does_not_always_exist_counts_with_whether_it_exists():
 
 def test_noise_alone_is_not_explained():
     random = np.random.default_rng(0)
-    found = main_effects(factors(random.uniform(size=(200, 4))), random.normal(size=200))
+    found = compute_main_effects(factors(random.uniform(size=(200, 4))), random.normal(size=200))
     assert found.explained < 0.1
     assert all(effect.low <= effect.share <= effect.high for effect in found.effects)
     assert found.effects[0].share < 0.1
@@ -78,7 +82,7 @@ def test_shares_are_of_the_whole_variance_with_noise_and_joint_effects(noise):
     )
     found = {
         effect.name: effect.share
-        for effect in main_effects(factors(table), table[:, 0] + joint).effects
+        for effect in compute_main_effects(factors(table), table[:, 0] + joint).effects
     }
     assert found["a"] == pytest.approx((1 / 12) / (1 / 12 + 2 * noise**2), abs=0.03)
     assert found["b"] + found["c"] + found["d"] < 0.02
@@ -86,14 +90,14 @@ def test_shares_are_of_the_whole_variance_with_noise_and_joint_effects(noise):
 
 def test_joint_effects_are_left_unexplained():
     table = np.random.default_rng(0).choice([0.0, 1.0], size=(400, 2))
-    found = main_effects(factors(table), (table[:, 0] == table[:, 1]).astype(float))
+    found = compute_main_effects(factors(table), (table[:, 0] == table[:, 1]).astype(float))
     assert found.explained < 0.1
     assert sum(effect.share for effect in found.effects) < 0.1
 
 
 @pytest.mark.parametrize("samples", [0, 1, 3])
 def test_few_samples_say_nothing(samples):
-    found = main_effects(
+    found = compute_main_effects(
         factors(np.random.default_rng(0).uniform(size=(samples, 4))), np.arange(samples)
     )
     assert {(effect.share, effect.low, effect.high) for effect in found.effects} == {
@@ -103,16 +107,18 @@ def test_few_samples_say_nothing(samples):
 
 def test_a_factor_or_a_value_that_never_varies_explains_nothing():
     varied = np.linspace(0, 1, 50)
-    found = main_effects([Factor("same", np.full(50, 0.5)), Factor("varied", varied)], varied)
+    found = compute_main_effects(
+        [Factor("same", np.full(50, 0.5)), Factor("varied", varied)], varied
+    )
     assert [effect.name for effect in found.effects] == ["varied", "same"]
     assert [effect.share for effect in found.effects] == pytest.approx([1.0, 0.0], abs=1e-3)
-    assert main_effects([Factor("varied", varied)], np.full(50, 7.0)).effects[0].share == 0
+    assert compute_main_effects([Factor("varied", varied)], np.full(50, 7.0)).effects[0].share == 0
 
 
 def test_what_cannot_be_fitted_is_refused():
     with pytest.raises(SpecMismatch, match="finite"):
-        main_effects([Factor("a", np.zeros(2))], [0.0, float("nan")])
+        compute_main_effects([Factor("a", np.zeros(2))], [0.0, float("nan")])
     with pytest.raises(SpecMismatch, match=r"a: .* positions for"):
-        main_effects([Factor("a", np.zeros(3))], [0.0, 1.0])
+        compute_main_effects([Factor("a", np.zeros(3))], [0.0, 1.0])
     with pytest.raises(SpecMismatch, match="too many"):
-        main_effects([Factor("a", np.arange(4), categories=5000)], np.arange(4.0))
+        compute_main_effects([Factor("a", np.arange(4), categories=5000)], np.arange(4.0))

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from nnpipe.analysis.operation_costs import UNKNOWN_KIND, Arithmetic, arithmetic_of, graph_cost
-from nnpipe.analysis.stored_values import bytes_of
+from nnpipe.analysis.operation_costs import (
+    UNKNOWN_KIND,
+    Arithmetic,
+    compute_arithmetic,
+    compute_graph_cost,
+)
+from nnpipe.analysis.stored_values import count_bytes
 from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.primitives import (
     AttentionPrimitive,
@@ -35,7 +40,7 @@ from nnpipe.core.tensors import TensorSpec
     ],
 )
 def test_macs_are_those_of_the_definition(primitive: Primitive, macs: int) -> None:
-    found = arithmetic_of(primitive, (), ())
+    found = compute_arithmetic(primitive, (), ())
     assert found is not None
     assert found.macs == macs
 
@@ -54,12 +59,12 @@ def test_macs_are_those_of_the_definition(primitive: Primitive, macs: int) -> No
     ],
 )
 def test_other_operations_are_counted_apart(primitive: Primitive, others: int) -> None:
-    assert arithmetic_of(primitive, (40, 10), (10,)) == Arithmetic(0, others)
+    assert compute_arithmetic(primitive, (40, 10), (10,)) == Arithmetic(0, others)
 
 
 def test_an_unknown_length_gives_no_number() -> None:
-    assert arithmetic_of(MatrixProduct(None, 3, 4, 5), (), ()) is None
-    assert arithmetic_of(PlainPrimitive("elementwise", "relu"), (None,), (None,)) is None
+    assert compute_arithmetic(MatrixProduct(None, 3, 4, 5), (), ()) is None
+    assert compute_arithmetic(PlainPrimitive("elementwise", "relu"), (None,), (None,)) is None
 
 
 def plain(kind: PlainKind, function: str) -> tuple[Primitive, ...]:
@@ -112,7 +117,7 @@ def network(*, last: tuple[Primitive, ...] = ()) -> Graph:
 
 
 def test_a_graph_has_the_figures_that_follow_by_hand() -> None:
-    cost = graph_cost(network(last=plain("elementwise", "odd")))
+    cost = compute_graph_cost(network(last=plain("elementwise", "odd")))
     rows = {each.name: each for each in cost.operations}
     assert cost.folded == ("dq",)
     assert rows["conv"].arithmetic == Arithmetic(16 * 9 * 2 * 8, 128)
@@ -129,16 +134,16 @@ def test_a_graph_has_the_figures_that_follow_by_hand() -> None:
 
 
 def test_a_value_is_live_from_its_operation_to_its_last_use() -> None:
-    live = {each.name: each.live_bytes for each in graph_cost(network()).operations}
+    live = {each.name: each.live_bytes for each in compute_graph_cost(network()).operations}
     # The view shares the memory of the features, which the addition reads last.
     assert live == {"conv": 128 + 512, "flat": 512, "relu": 1024, "add": 1536, "last": 1024}
-    peak = graph_cost(network()).peak
+    peak = compute_graph_cost(network()).peak
     assert peak is not None
     assert peak.name == "add"
 
 
 def test_an_operation_without_a_rule_is_named() -> None:
-    cost = graph_cost(network())
+    cost = compute_graph_cost(network())
     (unknown,) = cost.unknown
     assert (unknown.kind, unknown.primitive, unknown.arithmetic, unknown.traffic) == (
         "Odd",
@@ -153,7 +158,7 @@ def test_a_hidden_tensor_leaves_the_traffic_unknown() -> None:
     operation = Operation(
         "a", "Add", ("x",), ("y",), primitives=plain("elementwise", "add"), unlisted=1
     )
-    (found,) = graph_cost(Graph((operation,), tensors, ("x",), ("y",))).operations
+    (found,) = compute_graph_cost(Graph((operation,), tensors, ("x",), ("y",))).operations
     assert found.traffic is None
 
 
@@ -172,10 +177,10 @@ def test_scales_beside_quantised_weights_are_no_parameters() -> None:
     operation = Operation(
         "q", "QGemm", (*tuple("xszwb"), "ws", "wz"), ("y",), primitives=(MatrixProduct(1, 1, 3, 4),)
     )
-    assert graph_cost(Graph((operation,), tensors, ("x",), ("y",))).parameters == 12 + 4
+    assert compute_graph_cost(Graph((operation,), tensors, ("x",), ("y",))).parameters == 12 + 4
 
 
 def test_sizes_in_bytes_follow_from_element_types() -> None:
-    assert bytes_of(TensorSpec("a", (3, 2), "bfloat16")) == 12
-    assert bytes_of(TensorSpec("a", (), "int64")) == 8
-    assert bytes_of(TensorSpec("a", (None, 2), "int8")) is None
+    assert count_bytes(TensorSpec("a", (3, 2), "bfloat16")) == 12
+    assert count_bytes(TensorSpec("a", (), "int64")) == 8
+    assert count_bytes(TensorSpec("a", (None, 2), "int8")) is None

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from installed import ImportedWhenUsed
 
-from nnpipe.analysis.quality_intervals import mcnemar, paired_difference
+from nnpipe.analysis.quality_intervals import compare_accuracies, compute_mcnemar_p_value
 
 stats = ImportedWhenUsed("scipy.stats")
 
@@ -18,20 +18,20 @@ stats = ImportedWhenUsed("scipy.stats")
 )
 def test_mcnemar_is_the_binomial_test_on_the_samples_that_differ(gained, lost):
     expected = stats.binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
-    assert mcnemar(gained, lost) == pytest.approx(expected)
-    assert mcnemar(gained, lost) == mcnemar(lost, gained)
+    assert compute_mcnemar_p_value(gained, lost) == pytest.approx(expected)
+    assert compute_mcnemar_p_value(gained, lost) == compute_mcnemar_p_value(lost, gained)
 
 
 def test_a_paired_difference_depends_on_the_samples_that_differ():
-    difference, low, high = paired_difference(gained=12, lost=2, samples=360)
+    difference, low, high = compare_accuracies(gained=12, lost=2, samples=360)
     assert difference == pytest.approx(10 / 360)
     assert 0 < low < difference < high
-    even = paired_difference(gained=7, lost=7, samples=360)
+    even = compare_accuracies(gained=7, lost=7, samples=360)
     assert even[0] == 0
     assert even[1] == pytest.approx(-even[2])
-    nothing = paired_difference(gained=0, lost=0, samples=10)
+    nothing = compare_accuracies(gained=0, lost=0, samples=10)
     assert nothing[1] < 0 < nothing[2]
-    assert paired_difference(gained=0, lost=1, samples=1)[1] >= -1
+    assert compare_accuracies(gained=0, lost=1, samples=1)[1] >= -1
 
 
 @pytest.mark.parametrize(("gain", "loss"), [(0.02, 0.02), (0.1, 0.03), (0.0, 0.15), (0.3, 0.3)])
@@ -39,7 +39,7 @@ def test_the_interval_of_a_paired_difference_holds_the_true_one_about_95_times_i
     samples, held, log = 60, 0.0, np.log
     for gained in range(samples + 1):
         for lost in range(samples + 1 - gained):
-            _, low, high = paired_difference(gained, lost, samples)
+            _, low, high = compare_accuracies(gained, lost, samples)
             if low <= gain - loss <= high:
                 # The exact probability of these counts: the trinomial distribution.
                 ways = math.lgamma(samples + 1) - sum(

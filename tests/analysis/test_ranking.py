@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from property_examples import examples
 
-from nnpipe.analysis.classification import top_k_accuracy, true_class_rank
+from nnpipe.analysis.classification import compute_true_class_rank, top_k_accuracy
 from nnpipe.core.errors import ConfigError, SpecMismatch
 
 
@@ -40,14 +40,14 @@ def random_scores(seed, samples, classes, dtype, distinct):
 )
 def test_rank_is_the_place_in_a_stable_descending_sort(seed, samples, classes, dtype, distinct):
     scores, truth = random_scores(seed, samples, classes, dtype, distinct)
-    np.testing.assert_array_equal(true_class_rank(scores, truth), by_sorting(scores, truth))
+    np.testing.assert_array_equal(compute_true_class_rank(scores, truth), by_sorting(scores, truth))
 
 
 @pytest.mark.parametrize(("samples", "classes"), [(60_000, 10), (3000, 1000), (7, 70_000)])
 @pytest.mark.parametrize("distinct", [2, 10**6])
 def test_rank_over_many_chunks_is_the_place_in_a_sort(samples, classes, distinct):
     scores, truth = random_scores(1, samples, classes, "float32", distinct)
-    ranks = true_class_rank(scores, truth)
+    ranks = compute_true_class_rank(scores, truth)
     np.testing.assert_array_equal(ranks, by_sorting(scores, truth))
     assert ranks.dtype == (np.uint16 if classes <= 65_536 else np.uint32)
     np.testing.assert_array_equal(ranks == 0, scores.argmax(axis=1) == truth)
@@ -55,14 +55,14 @@ def test_rank_over_many_chunks_is_the_place_in_a_sort(samples, classes, distinct
 
 def test_among_equal_scores_the_lower_class_number_is_ahead():
     equal = np.full((4, 4), 0.25, np.float32)
-    np.testing.assert_array_equal(true_class_rank(equal, np.arange(4)), [0, 1, 2, 3])
+    np.testing.assert_array_equal(compute_true_class_rank(equal, np.arange(4)), [0, 1, 2, 3])
     signed_zeros = np.array([[0.0, -0.0]], np.float32)
-    np.testing.assert_array_equal(true_class_rank(signed_zeros, [1]), [1])
+    np.testing.assert_array_equal(compute_true_class_rank(signed_zeros, [1]), [1])
 
 
 def test_infinite_scores_are_the_greatest_and_the_least():
     scores = np.array([[np.inf, 1.0, -np.inf, np.inf]] * 4, np.float32)
-    np.testing.assert_array_equal(true_class_rank(scores, [0, 1, 2, 3]), [0, 2, 3, 1])
+    np.testing.assert_array_equal(compute_true_class_rank(scores, [0, 1, 2, 3]), [0, 2, 3, 1])
 
 
 def test_a_true_class_with_nan_is_last_and_other_nans_are_behind():
@@ -72,24 +72,28 @@ def test_a_true_class_with_nan_is_last_and_other_nans_are_behind():
         np.float32,
     )
     truth = [0, 1, 0, 2, 1]
-    np.testing.assert_array_equal(true_class_rank(scores, truth), [2, 1, 2, 0, 1])
+    np.testing.assert_array_equal(compute_true_class_rank(scores, truth), [2, 1, 2, 0, 1])
 
 
 def test_scores_in_any_memory_layout_give_the_same_ranks():
     scores, truth = random_scores(5, 500, 30, "float32", 50)
-    expected = true_class_rank(scores, truth)
-    np.testing.assert_array_equal(true_class_rank(np.asfortranarray(scores), truth), expected)
+    expected = compute_true_class_rank(scores, truth)
     np.testing.assert_array_equal(
-        true_class_rank(np.repeat(scores, 2, axis=0)[::2], truth), expected
+        compute_true_class_rank(np.asfortranarray(scores), truth), expected
     )
-    np.testing.assert_array_equal(true_class_rank(scores.tolist(), truth.tolist()), expected)
+    np.testing.assert_array_equal(
+        compute_true_class_rank(np.repeat(scores, 2, axis=0)[::2], truth), expected
+    )
+    np.testing.assert_array_equal(
+        compute_true_class_rank(scores.tolist(), truth.tolist()), expected
+    )
 
 
 def test_ranking_needs_little_memory_beside_the_scores():
     scores, truth = random_scores(6, 40_000, 250, "float32", 3)
     tracemalloc.start()
     try:
-        true_class_rank(scores, truth)
+        compute_true_class_rank(scores, truth)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -103,7 +107,7 @@ def test_top_k_accuracy_equals_scikit_learn(k):
     # Of equal scores scikit-learn takes the last class first; turned round it takes the first, as
     # we do.
     theirs = metrics.top_k_accuracy_score(9 - truth, scores[:, ::-1], k=k, labels=np.arange(10))
-    assert top_k_accuracy(true_class_rank(scores, truth), k) == theirs
+    assert top_k_accuracy(compute_true_class_rank(scores, truth), k) == theirs
 
 
 @pytest.mark.parametrize("k", [0, -1, 1.5, "5", None, True])
@@ -141,5 +145,5 @@ SCORES = np.zeros((3, 4), np.float32)
 )
 def test_what_does_not_fit_is_named_in_one_line(scores, truth, complaint):
     with pytest.raises(SpecMismatch, match=complaint) as caught:
-        true_class_rank(scores, truth)
+        compute_true_class_rank(scores, truth)
     assert "\n" not in str(caught.value)

@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from nnpipe.analysis.roofline import Ceiling, Ceilings, MemoryLevel, borders, share_of_roof
+from nnpipe.analysis.roofline import (
+    Ceiling,
+    Ceilings,
+    MemoryLevel,
+    compute_roof_share,
+    find_bandwidth_drops,
+)
 from nnpipe.core.errors import ArtifactError
 
 MACHINE = Ceilings(
@@ -47,7 +53,7 @@ def test_a_ceiling_whose_repeats_differ_by_more_than_a_tenth_is_not_known() -> N
 def test_the_least_time_follows_from_arithmetic_or_memory(
     work: Any, share: float, limit: str
 ) -> None:
-    found = share_of_roof(*work, MACHINE)
+    found = compute_roof_share(*work, MACHINE)
     assert found is not None
     assert found.share == pytest.approx(share)
     assert found.limit == limit
@@ -56,7 +62,7 @@ def test_the_least_time_follows_from_arithmetic_or_memory(
 
 def test_nothing_is_above_the_roof_without_a_doubt() -> None:
     for work in ((20e9, 1, 1.0), (1, 20e9, 1.0)):
-        found = share_of_roof(*work, MACHINE)
+        found = compute_roof_share(*work, MACHINE)
         assert found is not None
         assert found.share == pytest.approx(2.0)
         assert "above the roof" in found.doubt
@@ -76,17 +82,20 @@ def test_nothing_is_above_the_roof_without_a_doubt() -> None:
 def test_what_has_no_ceiling_has_no_share(
     operations: Any, traffic: Any, seconds: float, precision: str
 ) -> None:
-    assert share_of_roof(operations, traffic, seconds, MACHINE, precision) is None
+    assert compute_roof_share(operations, traffic, seconds, MACHINE, precision) is None
 
 
 def test_levels_of_memory_begin_where_the_bandwidth_falls() -> None:
     sizes = [1 << number for number in range(12)]
-    assert borders(sizes, [100, 99, 101, 98, 100, 50, 51, 49, 50, 10, 11, 10]) == [5, 9]
+    assert find_bandwidth_drops(sizes, [100, 99, 101, 98, 100, 50, 51, 49, 50, 10, 11, 10]) == [
+        5,
+        9,
+    ]
     # A fall over several sizes is one border, at its beginning.
-    assert borders(sizes, [100, 99, 101, 98, 70, 40, 20, 10, 10, 10, 10, 10]) == [4]
+    assert find_bandwidth_drops(sizes, [100, 99, 101, 98, 70, 40, 20, 10, 10, 10, 10, 10]) == [4]
     # A single slow size is noise.
-    assert borders(sizes, [100, 99, 30, 98, 100, 97, 99, 98, 100, 99, 98, 97]) == []
-    assert borders(sizes[:1], [100]) == []
+    assert find_bandwidth_drops(sizes, [100, 99, 30, 98, 100, 97, 99, 98, 100, 99, 98, 97]) == []
+    assert find_bandwidth_drops(sizes[:1], [100]) == []
 
 
 def test_ceilings_survive_json_and_others_are_refused() -> None:

@@ -12,7 +12,7 @@ def ranking(**tensors: np.ndarray) -> dict[str, float]:
     noise = RoundingNoise()
     noise.observe(tensors)
     noise.add(tensors)
-    return dict(noise.ranking())
+    return dict(noise.rank_tensors())
 
 
 def test_a_large_channel_leaves_nothing_of_the_others() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nnpipe.analysis.kernels import fused_cost
-from nnpipe.analysis.operation_costs import GraphCost, graph_cost
+from nnpipe.analysis.kernels import compute_fused_cost
+from nnpipe.analysis.operation_costs import GraphCost, compute_graph_cost
 from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.primitives import MatrixProduct, PlainKind, PlainPrimitive, Primitive
 from nnpipe.core.tensors import TensorSpec
@@ -51,7 +51,7 @@ def moved(cost: GraphCost) -> dict[str, tuple[int | None, int | None]]:
 
 
 def test_what_moves_between_operations_are_the_integers() -> None:
-    cost = graph_cost(network(*IN_FLOATS))
+    cost = compute_graph_cost(network(*IN_FLOATS))
     nothing = (0, 0)
     assert moved(cost) == {
         "to q": (400, 100),
@@ -68,7 +68,7 @@ def test_what_moves_between_operations_are_the_integers() -> None:
 
 
 def test_a_conversion_that_is_a_step_of_its_own_moves_both_kinds() -> None:
-    cost = graph_cost(network(*IN_FLOATS), apart={"to p", "of p"})
+    cost = compute_graph_cost(network(*IN_FLOATS), apart={"to p", "of p"})
     found = moved(cost)
     assert (found["one"], found["to p"], found["of p"]) == (
         (100 + WEIGHTS, 400),
@@ -81,9 +81,9 @@ def test_a_conversion_that_is_a_step_of_its_own_moves_both_kinds() -> None:
 @pytest.mark.parametrize("result", ["y", "p"])
 def test_what_the_caller_or_another_operation_reads_is_stored_as_it_is(result: str) -> None:
     steps: tuple[Step, ...] = (("one", "x", "y", PRODUCT), ("to p", "y", "p", "quantisation"))
-    assert moved(graph_cost(network(*steps, outputs="yp")))["to p"] == (400, 100)
+    assert moved(compute_graph_cost(network(*steps, outputs="yp")))["to p"] == (400, 100)
     last: tuple[Step, ...] = (*steps, ("of p", "p", "d", "quantisation"))
-    assert moved(graph_cost(network(*last, outputs="d")))["of p"] == (100, 400)
+    assert moved(compute_graph_cost(network(*last, outputs="d")))["of p"] == (100, 400)
 
 
 def test_conversions_are_real_where_products_take_integers() -> None:
@@ -95,7 +95,7 @@ def test_conversions_are_real_where_products_take_integers() -> None:
         ("to u", "b", "u", "quantisation"),
         ("three", "u", "y", PRODUCT),
     )
-    found = moved(graph_cost(network(*steps)))
+    found = moved(compute_graph_cost(network(*steps)))
     assert (found["of r"], found["two"], found["to u"]) == (
         (100, 400),
         (400 + WEIGHTS, 400),
@@ -104,11 +104,11 @@ def test_conversions_are_real_where_products_take_integers() -> None:
 
 
 def test_a_fused_step_moves_what_enters_and_leaves_it_wherever_the_conversions_are() -> None:
-    cost = graph_cost(network(*IN_FLOATS))
+    cost = compute_graph_cost(network(*IN_FLOATS))
     operations = {each.name: each for each in cost.operations}
 
     def step(*names: str) -> tuple[int | None, int | None, int | None]:
-        found = fused_cost([operations[name] for name in names], cost.stored)
+        found = compute_fused_cost([operations[name] for name in names], cost.stored)
         return found.bytes_read, found.bytes_written, found.values
 
     assert step("of q", "one") == step("one", "flat", "to p") == (100 + WEIGHTS, 100, 100)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnpipe.analysis.suppression import kept
+from nnpipe.analysis.suppression import non_maximum_suppression
 
 
 def plainly(
@@ -37,7 +37,7 @@ def test_boxes_stay_as_in_plain_loops(overlap: float) -> None:
         corners = random.integers(0, 12, (count, 2)).astype(float)
         boxes = np.concatenate([corners, corners + random.integers(-1, 9, (count, 2))], axis=1)
         scores, classes = random.permutation(count) / 50, random.integers(0, 3, count)
-        found = kept(boxes, scores, classes, overlap).tolist()
+        found = non_maximum_suppression(boxes, scores, classes, overlap).tolist()
         assert found == plainly(boxes, scores, classes, overlap)
         dropped += count - len(found)
     assert (dropped > 0) == (overlap < 1)

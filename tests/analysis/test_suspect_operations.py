@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nnpipe.analysis.channel_errors import round_to_8_bits
-from nnpipe.analysis.suspect_operations import level_of, suspects_among
+from nnpipe.analysis.suspect_operations import find_suspects, measure_pair
 from nnpipe.analysis.tensor_pairing import ComputedTensor, Pair
 
 CHANNELS, VALUES = 8, 400
@@ -30,16 +30,16 @@ def test_few_values_beyond_the_range_of_the_calibration_are_no_fault() -> None:
     expected = signal()
     expected[:4, 2] = 30.0  # samples such as the calibration had none
     found = with_integers(expected, 3.0)
-    assert level_of(pair(expected, found), 1, ("int8",)).over < 0
-    assert level_of(pair(expected, found), 1, ("float",)).over > 0
+    assert measure_pair(pair(expected, found), 1, ("int8",)).over < 0
+    assert measure_pair(pair(expected, found), 1, ("float",)).over > 0
     # no integers: nothing cuts there
-    assert level_of(pair(expected, expected.clip(-3, 3)), 1, ("int8",)).over > 0
+    assert measure_pair(pair(expected, expected.clip(-3, 3)), 1, ("int8",)).over > 0
 
 
 def test_of_few_values_some_may_lie_beyond_the_range_by_chance() -> None:
     expected = signal()[:10]
     expected[[2, 7], 3] = 3.5, -3.3  # 2 of 80
-    assert level_of(pair(expected, with_integers(expected, 2.9)), 1, ("int8",)).over < 0
+    assert measure_pair(pair(expected, with_integers(expected, 2.9)), 1, ("int8",)).over < 0
 
 
 def test_noise_as_of_rounded_inputs_is_no_fault_even_in_faint_channels() -> None:
@@ -50,29 +50,29 @@ def test_noise_as_of_rounded_inputs_is_no_fault_even_in_faint_channels() -> None
     expected = inputs @ weights
     simulated = round_to_8_bits(inputs) @ weights
     found = round_to_8_bits(inputs * 1.01) / 1.01 @ weights  # in a slightly other range
-    assert level_of(pair(expected, found), 1, ("int8-weights",)).over > 0
-    assert level_of(pair(expected, found), 1, ("int8-weights",), simulated).over < 0
+    assert measure_pair(pair(expected, found), 1, ("int8-weights",)).over > 0
+    assert measure_pair(pair(expected, found), 1, ("int8-weights",), simulated).over < 0
     found[:, 2] *= 1.6
-    assert level_of(pair(expected, found), 1, ("int8-weights",), simulated).over > 0
+    assert measure_pair(pair(expected, found), 1, ("int8-weights",), simulated).over > 0
 
 
 def test_a_range_that_cuts_off_many_values_is_a_fault() -> None:
     expected = signal()
-    assert level_of(pair(expected, with_integers(expected, 0.5)), 1, ("int8",)).over > 0
+    assert measure_pair(pair(expected, with_integers(expected, 0.5)), 1, ("int8",)).over > 0
 
 
 def test_wrong_values_within_the_range_are_a_fault() -> None:
     expected = signal()
     found = with_integers(expected, 4.0)
     found[:, 3] = found[:, 5]
-    assert level_of(pair(expected, found), 1, ("int8",)).over > 0
+    assert measure_pair(pair(expected, found), 1, ("int8",)).over > 0
 
 
 def suspects_of(found: np.ndarray, expected: np.ndarray, bias: np.ndarray) -> list[str]:
     rest, only = {"t": np.broadcast_to(bias, expected.shape)}, pair(expected, found)
     return [
         s.told
-        for s in suspects_among([only], 1, ("int8",), {"t": ("x",)}, {}, [only.other], rest)[1]
+        for s in find_suspects([only], 1, ("int8",), {"t": ("x",)}, {}, [only.other], rest)[1]
     ]
 
 
@@ -109,7 +109,7 @@ def test_a_constant_row_is_no_bias() -> None:
     found[:, 0] = token - 0.6 * np.median(token)
     only = pair(expected, found)
     assert (
-        suspects_among([only], 1, ("int8",), {"t": ("x",)}, {}, [only.other], {"t": rest})[1] == ()
+        find_suspects([only], 1, ("int8",), {"t": ("x",)}, {}, [only.other], {"t": rest})[1] == ()
     )
 
 
@@ -127,17 +127,17 @@ def test_an_average_of_integers_may_be_off_by_a_step_more(kind: str, wrong: bool
     found = (np.rint(expected / step) + 1) * step
     place = ComputedTensor("t", "operation", kind, "layer", ("x",))
     one = Pair(place, place, expected, found, True)
-    assert (level_of(one, 1, ("int8",)).over > 0) is wrong
-    assert level_of(one, 1, ("float",)).over > 0
-    assert level_of(Pair(place, place, expected, found + 2 * step, True), 1, ("int8",)).over > 0
+    assert (measure_pair(one, 1, ("int8",)).over > 0) is wrong
+    assert measure_pair(one, 1, ("float",)).over > 0
+    assert measure_pair(Pair(place, place, expected, found + 2 * step, True), 1, ("int8",)).over > 0
 
 
 def test_what_is_computed_without_rounded_numbers_is_held_to_be_as_exact() -> None:
     expected = signal()
     only = pair(expected, expected + 0.01 * signal(1))
     given = ([only], 1, ("int8-weights",), {"t": ("x",)}, {}, [only.other], {})
-    assert suspects_among(*given)[1] == ()
-    assert [each.name for each in suspects_among(*given, {"t"})[1]] == ["operation"]
+    assert find_suspects(*given)[1] == ()
+    assert [each.name for each in find_suspects(*given, {"t"})[1]] == ["operation"]
 
 
 def test_a_bias_that_is_missing_is_missing_in_the_operations_before_too() -> None:
@@ -149,7 +149,7 @@ def test_a_bias_that_is_missing_is_missing_in_the_operations_before_too() -> Non
     )
     rest = {"t": np.broadcast_to(bias, expected.shape)}
     before = Pair(conv, conv, expected, expected, True)
-    (suspect,) = suspects_among(
+    (suspect,) = find_suspects(
         [before, only], 1, ("float",), {"t": ("c",)}, {}, [conv, relu], rest
     )[1]
     assert "its bias were missing" in suspect.told

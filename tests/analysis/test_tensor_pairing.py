@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnpipe.analysis._similarity import handed_on, share_of
-from nnpipe.analysis.suspect_operations import sure_for, suspects_among
+from nnpipe.analysis._similarity import find_tensors_before_rounding, measure_share_of_change
+from nnpipe.analysis.suspect_operations import find_suspects, get_sure_threshold
 from nnpipe.analysis.tensor_pairing import ComputedTensor, Pair, TensorPairing
 
 Function = Callable[[Any], Any]
@@ -67,9 +67,9 @@ def pairs_of(
         other,
         lambda given: run(source, given),
         outputs,
-        sure_for((claim,)),
+        get_sure_threshold((claim,)),
     )
-    return pairing.pairs()
+    return pairing.find_pairs()
 
 
 def suspects(
@@ -84,9 +84,7 @@ def suspects(
         {pair.source.tensor: np.zeros_like(pair.expected) for pair in pairs},
         np.zeros_like(IMAGE),
     )
-    return list(
-        suspects_among(pairs, 1, (claim,), inputs, weighted, places(list(other)), silent)[1]
-    )
+    return list(find_suspects(pairs, 1, (claim,), inputs, weighted, places(list(other)), silent)[1])
 
 
 def fused(values: Mapping[str, Any], last: bool = True) -> dict[str, Any]:
@@ -233,10 +231,10 @@ def test_a_bias_that_is_added_and_rounded_afterwards_is_not_missing(added: bool)
         other,
         lambda given: run(source, given),
         {"tanh": "tanh"},
-        sure_for(("int8",)),
+        get_sure_threshold(("int8",)),
         at_rest=rest(run(source)),
     )
-    found = [pair.other.tensor for pair in pairing.pairs()]
+    found = [pair.other.tensor for pair in pairing.find_pairs()]
     assert found == (["sum", "tanh"] if added else ["prod", "tanh"])
 
 
@@ -254,16 +252,16 @@ def test_a_sum_is_found_although_only_its_rounded_values_go_on() -> None:
         other,
         lambda given: run(source, given),
         {"tanh": "tanh"},
-        sure_for(("int8",)),
+        get_sure_threshold(("int8",)),
     )
-    assert [pair.other.tensor for pair in pairing.pairs()] == ["cast", "tanh"]
+    assert [pair.other.tensor for pair in pairing.find_pairs()] == ["cast", "tanh"]
 
 
 def test_a_mask_of_the_lowest_float_tells_nothing_about_a_bias() -> None:
     lowest = np.full((4, 4), float(np.finfo(np.float32).min))
-    assert share_of(np.full((4, 4), -np.inf), lowest, lowest) == (0.0, np.inf)
-    assert share_of(1e200 * lowest, lowest, lowest) == (0.0, np.inf)
-    assert share_of(np.ones((4, 4)), np.zeros((4, 4)), np.ones((4, 4))) == (1.0, 0.0)
+    assert measure_share_of_change(np.full((4, 4), -np.inf), lowest, lowest) == (0.0, np.inf)
+    assert measure_share_of_change(1e200 * lowest, lowest, lowest) == (0.0, np.inf)
+    assert measure_share_of_change(np.ones((4, 4)), np.zeros((4, 4)), np.ones((4, 4))) == (1.0, 0.0)
 
 
 @pytest.mark.parametrize(("kind", "paired"), [("FULLY_CONNECTED", False), ("MEAN", True)])
@@ -287,9 +285,9 @@ def test_a_tensor_that_only_leads_to_a_smaller_product_needs_no_counterpart(
         other,
         lambda given: run(source, given, rows),
         {"last": "last"},
-        sure_for(("float",)),
+        get_sure_threshold(("float",)),
     )
-    assert ("scaled" in [pair.source.tensor for pair in pairing.pairs()]) is paired
+    assert ("scaled" in [pair.source.tensor for pair in pairing.find_pairs()]) is paired
 
 
 def test_a_normalisation_without_its_shift_is_not_taken_for_the_layer_before_it() -> None:
@@ -326,7 +324,7 @@ def test_values_before_integers_of_a_scale_that_is_not_stored_are_compared(
         ComputedTensor("a", "gelu", "Mul", "", ("x",)),
         ComputedTensor("q", "round", kind, "", ("a",)),
     ]
-    assert ("a" in handed_on(there)) is passed_on
+    assert ("a" in find_tensors_before_rounding(there)) is passed_on
 
 
 def test_tensors_that_lead_to_no_output_have_no_counterpart() -> None:
@@ -339,9 +337,14 @@ def test_tensors_that_lead_to_no_output_have_no_counterpart() -> None:
         return found | {"spare": np.roll(given.get("conv1", found["conv1"]), 1, axis=3)}
 
     pairing = TensorPairing(
-        names, places(list(other)), other, recompute, {"relu2": "relu2"}, sure_for(("float",))
+        names,
+        places(list(other)),
+        other,
+        recompute,
+        {"relu2": "relu2"},
+        get_sure_threshold(("float",)),
     )
-    assert [pair.source.tensor for pair in pairing.pairs()] == list(functions)
+    assert [pair.source.tensor for pair in pairing.find_pairs()] == list(functions)
 
 
 def test_a_sum_with_a_small_bias_is_not_taken_for_the_product_before_it() -> None:
@@ -370,9 +373,9 @@ def test_a_sum_with_a_small_bias_is_not_taken_for_the_product_before_it() -> Non
         other,
         lambda given: run(source, given, rows),
         {"last": "last"},
-        sure_for(("int8",)),
+        get_sure_threshold(("int8",)),
         at_rest=values,
-    ).pairs()
+    ).find_pairs()
     assert [(pair.source.tensor, pair.other.tensor) for pair in pairs] == [
         ("bias", "fused"),
         ("last", "last"),
@@ -397,7 +400,7 @@ def test_operations_are_computed_from_what_the_other_model_reads_after_a_reshape
         other,
         lambda given: run(source, given, means),
         {"last": "last"},
-        sure_for(("int8",)),
-    ).pairs()
+        get_sure_threshold(("int8",)),
+    ).find_pairs()
     assert pairs[0].other.tensor == "mean"
     assert pairs[-1].expected == pytest.approx(pairs[-1].found)

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnpipe.analysis.weight_changes import Weighing, adopted_weights
-from nnpipe.analysis.weight_comparison import weigh
-from nnpipe.analysis.weights import Layout, Normalisation, Weight, Weights, pair_weights
-from nnpipe.core.artifact import Claim, checked
+from nnpipe.analysis.weight_changes import WeightComparison, find_complete_counterparts
+from nnpipe.analysis.weight_comparison import compare_weights
+from nnpipe.analysis.weights import Layout, Normalisation, Weight, Weights, match_weights
+from nnpipe.core.artifact import Claim, normalize_claims
 
 RANDOM = np.random.default_rng(0)
 KERNELS = {
@@ -84,9 +84,9 @@ def model(
     return Weights(tuple(found), layout, {"out_b": NORM} if norm else {})
 
 
-def judged(other: Weights, *claims: str, source: Weights | None = None) -> Weighing:
-    found = weigh(source or model(), other, checked(claims or ("float",)))
-    assert Weighing.from_json(found.to_json()) == found
+def judged(other: Weights, *claims: str, source: Weights | None = None) -> WeightComparison:
+    found = compare_weights(source or model(), other, normalize_claims(claims or ("float",)))
+    assert WeightComparison.from_json(found.to_json()) == found
     return found
 
 
@@ -107,12 +107,12 @@ def clustered(kernel: Any, count: int = 12) -> Any:
 
 @pytest.mark.parametrize("layout", ["OIHW", "HWIO", "OHWI"])
 def test_tensors_find_each_other_in_any_layout_without_names(layout: Layout) -> None:
-    pairs = pair_weights(model(), model(layout, prefix="other/"))
+    pairs = match_weights(model(), model(layout, prefix="other/"))
     assert {pair.source.name: pair.other.name for pair in pairs} == {
         weight.name: f"other/{weight.name}" for weight in model().tensors
     }
     for pair in pairs:
-        np.testing.assert_array_equal(pair.turned(), pair.source.values)
+        np.testing.assert_array_equal(pair.get_aligned_values(), pair.source.values)
 
 
 @pytest.mark.parametrize(
@@ -214,13 +214,13 @@ def test_weights_that_a_source_takes_over_are_those_before_folding() -> None:
     bias = NORM.beta + NORM.factor * (BIASES["b"] - NORM.mean)
     norm = Weight("norm_b.beta", NORM.beta, "norm_b", "BatchNorm", 2)
     source = Weights((*model(norm=True).tensors, norm), "OIHW", {"out_b": NORM})
-    found = adopted_weights(
+    found = find_complete_counterparts(
         source, model("HWIO", "x/", b=pruned(KERNELS["b"]) * factor, bias_b=bias)
     )
     np.testing.assert_allclose(found["b.weight"], pruned(KERNELS["b"]), atol=1e-12)
     np.testing.assert_allclose(found["norm_b.beta"], NORM.beta, atol=1e-12)
     without = tuple(weight for weight in model().tensors if weight.name != "dense")
-    assert adopted_weights(source, Weights(without, "OIHW")) == {}
+    assert find_complete_counterparts(source, Weights(without, "OIHW")) == {}
 
 
 @pytest.mark.parametrize("claims", [("float",), ("int8",), ("clustered",), ("fine-tuned",)])

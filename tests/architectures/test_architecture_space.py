@@ -90,7 +90,7 @@ def test_every_random_network_can_be_built_and_is_written_and_read_as_any_other(
 def test_a_cell_of_darts_has_two_edges_into_each_node() -> None:
     space = ArchitectureSpace.from_json({**SMALL, "cell": DARTS})
     configuration = space.sample(np.random.default_rng(1))
-    operations = space.cell.operations_of(configuration)
+    operations = space.cell.read_operations(configuration)
     assert [sum(end == node for _, end in operations) for node in space.cell.computed] == [2, 2, 2]
     assert space.cell.configuration(operations) == {
         name: configuration[name] for name in space.cell.configuration(operations)
@@ -106,14 +106,14 @@ def test_an_edge_from_a_node_that_nothing_reaches_is_left_out(space: Architectur
 
 def test_the_extremes_have_the_fewest_and_the_most_weights(space: ArchitectureSpace) -> None:
     space = ArchitectureSpace.from_json({**SMALL, "channels": [4, 8], "cells": [1, 2]})
-    assert space.extreme(0) == {
+    assert space.get_extreme(0) == {
         "channels": 4,
         "cells": 1,
         "edge_0_1": "skip_connect",
         "edge_0_2": "skip_connect",
         "edge_1_2": "skip_connect",
     }
-    assert set(space.extreme(-1).values()) == {8, 2, "nor_conv_3x3"}
+    assert set(space.get_extreme(-1).values()) == {8, 2, "nor_conv_3x3"}
 
 
 def test_an_operation_of_ones_own_is_declared_by_its_layers() -> None:

@@ -15,10 +15,10 @@ from nnpipe.architectures.architecture_space import ArchitectureSpace
 from nnpipe.architectures.cell_space import CellSpace
 from nnpipe.architectures.darts import (
     CollapseSigns,
+    compute_dominant_eigenvalue,
+    compute_unrolled_gradient,
     darts,
-    dominant_eigenvalue,
-    strongest,
-    unrolled_gradient,
+    select_strongest_operations,
 )
 from nnpipe.architectures.training import TrainingRecipe, train_network
 from nnpipe.core.errors import ConfigError, TrainingError
@@ -92,7 +92,7 @@ class Curve(torch.nn.Module):
 def test_the_second_order_is_the_gradient_after_one_step_of_the_weights() -> None:
     model = Curve()
     optimiser = torch.optim.SGD([model.w], lr=0.1)
-    found = unrolled_gradient(model, {"train": True}, {"train": False}, optimiser)
+    found = compute_unrolled_gradient(model, {"train": True}, {"train": False}, optimiser)
     # w' = w - r (w - a); d/da [w'^2 + a w'] = w' + (2 w' + a) r
     after = 2.0 - 0.1 * 1.5
     assert float(found) == pytest.approx(after + (2 * after + 0.5) * 0.1, rel=1e-6)
@@ -102,7 +102,9 @@ def test_the_second_order_is_the_gradient_after_one_step_of_the_weights() -> Non
 def test_the_dominant_eigenvalue_is_that_of_the_hessian() -> None:
     alpha = torch.nn.Parameter(torch.zeros(2, 2))
     matrix = torch.diag(torch.tensor([1.0, -5.0, 2.0, 0.5]))
-    value, vector = dominant_eigenvalue(alpha.flatten() @ matrix @ alpha.flatten() / 2, alpha, [])
+    value, vector = compute_dominant_eigenvalue(
+        alpha.flatten() @ matrix @ alpha.flatten() / 2, alpha, []
+    )
     assert value == pytest.approx(-5, rel=0.02)
     assert abs(vector[1]) == pytest.approx(1, abs=0.1)
 
@@ -112,7 +114,7 @@ def test_the_strongest_edges_are_kept_with_their_strongest_operations() -> None:
         {"operations": ["skip_connect", "nor_conv_3x3"], "nodes": 3, "keep": 1}
     )
     shares = np.array([[0.6, 0.4], [0.3, 0.7], [0.55, 0.45], [0.9, 0.1], [0.1, 0.9], [0.5, 0.5]])
-    assert strongest(cell, shares) == {
+    assert select_strongest_operations(cell, shares) == {
         (0, 1): "skip_connect",
         (0, 2): "nor_conv_3x3",
         (0, 3): "skip_connect",
@@ -121,16 +123,18 @@ def test_the_strongest_edges_are_kept_with_their_strongest_operations() -> None:
 
 def test_a_cell_of_skip_connections_is_called_collapsed() -> None:
     cell = CellSpace.from_json({"operations": ["skip_connect", "nor_conv_3x3", "avg_pool_3x3"]})
-    collapsed = CollapseSigns.of(cell, ["skip_connect"] * 4 + ["nor_conv_3x3"] * 2, [0.1, 0.4])
+    collapsed = CollapseSigns.from_search(
+        cell, ["skip_connect"] * 4 + ["nor_conv_3x3"] * 2, [0.1, 0.4]
+    )
     assert collapsed.collapsed
     assert str(collapsed) == (
         "collapsed: 4 of 6 edges are skip connections, and 2 have weights; "
         "the dominant eigenvalue went from 0.1 to 0.4 (4.0 times)"
     )
-    assert not CollapseSigns.of(
+    assert not CollapseSigns.from_search(
         cell, ["skip_connect"] * 3 + ["nor_conv_3x3"] * 3, [0.1, 0.4]
     ).collapsed
-    assert CollapseSigns.of(cell, ["avg_pool_3x3"] * 6, [0.1, 0.4]).collapsed
+    assert CollapseSigns.from_search(cell, ["avg_pool_3x3"] * 6, [0.1, 0.4]).collapsed
 
 
 @pytest.mark.parametrize(

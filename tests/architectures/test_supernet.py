@@ -15,8 +15,8 @@ from tests.architectures.conftest import SMALL, stripes
 from nnpipe.architectures.architecture_space import ArchitectureSpace
 from nnpipe.architectures.supernet import (
     SupernetRanking,
+    build_shared_weights,
     kendall_tau,
-    shared_weights,
     train_supernet,
 )
 from nnpipe.architectures.training import TrainingRecipe
@@ -31,7 +31,7 @@ ELASTIC = ArchitectureSpace.from_json({**SMALL, "channels": [4, 8], "cells": [1,
 
 
 def test_a_network_takes_the_leading_part_of_every_shared_tensor() -> None:
-    shared = shared_weights(ELASTIC, seed=0)
+    shared = build_shared_weights(ELASTIC, seed=0)
     images = torch.from_numpy(TRAIN["image"][:16])
     configuration = {
         "channels": 4,
@@ -56,7 +56,7 @@ def test_every_network_of_a_supernet_learns_and_inherits(tmp_path: Path) -> None
     rows = list(found.history.rows())
     for name in ("largest", "smallest", "random_0", "random_1"):
         assert rows[-1][f"data/train/{name}/loss"] < rows[0][f"data/train/{name}/loss"]
-    assert found.network(ELASTIC.extreme(-1)).accuracy(VALIDATION) > 0.8
+    assert found.network(ELASTIC.get_extreme(-1)).accuracy(VALIDATION) > 0.8
     again = train_supernet(ELASTIC, TRAIN, recipe=RECIPE)
     configuration = ELASTIC.sample(np.random.default_rng(3))
     one, other = (each.network(configuration).weights for each in (found, again))
@@ -69,12 +69,16 @@ def test_every_network_of_a_supernet_learns_and_inherits(tmp_path: Path) -> None
 
 def test_the_quality_of_its_ranking_is_told() -> None:
     found = train_supernet(ELASTIC, TRAIN, recipe=TrainingRecipe(epochs=2, batch=16))
-    networks = [ELASTIC.extreme(0), ELASTIC.extreme(-1), ELASTIC.sample(np.random.default_rng(0))]
-    ranking = found.ranking(networks, TRAIN, VALIDATION, TrainingRecipe(epochs=2, batch=16))
+    networks = [
+        ELASTIC.get_extreme(0),
+        ELASTIC.get_extreme(-1),
+        ELASTIC.sample(np.random.default_rng(0)),
+    ]
+    ranking = found.measure_ranking(networks, TRAIN, VALIDATION, TrainingRecipe(epochs=2, batch=16))
     assert len(ranking.inherited) == len(ranking.alone) == 3
     assert str(ranking).startswith("3 networks: accuracy ")
     with pytest.raises(ConfigError, match="expected at least 3 to rank, found 2"):
-        found.ranking(networks[:2], TRAIN, VALIDATION, RECIPE)
+        found.measure_ranking(networks[:2], TRAIN, VALIDATION, RECIPE)
 
 
 def test_the_rank_correlation_is_kendalls() -> None:

@@ -20,8 +20,8 @@ from borrowed import LAYERS, loaded
 from nnpipe.codegen import unparse
 from nnpipe.codegen.runtime.function_sources import with_needed
 from nnpipe.codegen.torch_code.code_blocks import Script
-from nnpipe.codegen.torch_code.network import Written, network_class, state_of
-from nnpipe.codegen.unparse import imports_of, source_of
+from nnpipe.codegen.torch_code.network import NetworkClass, build_state_dict, write_network_class
+from nnpipe.codegen.unparse import find_imports, generate_source
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.weights import Weights
 
@@ -108,21 +108,22 @@ def helpers() -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
-def built() -> Callable[[NetworkGraph, Weights], tuple[Any, Written]]:
+def built() -> Callable[[NetworkGraph, Weights], tuple[Any, NetworkClass]]:
     """Run a network's code for PyTorch; give the module with its weights, and what is known of
     the code.
     """
     return _built
 
 
-def _built(graph: NetworkGraph, weights: Weights) -> tuple[Any, Written]:
+def _built(graph: NetworkGraph, weights: Weights) -> tuple[Any, NetworkClass]:
     import torch
 
     script = Script()
-    written = network_class(graph, script)
+    written = write_network_class(graph, script)
     module = _run("pytorch", script)[written.title]()
     state = {
-        name: torch.from_numpy(value) for name, value in state_of(written, graph, weights).items()
+        name: torch.from_numpy(value)
+        for name, value in build_state_dict(written, graph, weights).items()
     }
     missing, unknown = module.load_state_dict(state, strict=False)
     assert not unknown
@@ -133,11 +134,12 @@ def _built(graph: NetworkGraph, weights: Weights) -> tuple[Any, Written]:
 
 
 def _run(framework: str, script: Any, helpers: tuple[str, ...] = ()) -> dict[str, Any]:
-    wanted = {*helpers, *({"used_as"} if framework == "pytorch" else ())}
+    wanted = {*helpers, *({"run_in_mode"} if framework == "pytorch" else ())}
     body = [*with_needed(framework, wanted).values(), *script.definitions.values()]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(unparse, "_ruff", lambda: None)  # how code is laid out has tests of its own
-        text = source_of(ast.Module([*imports_of(body), *body], []))
+        # how code is laid out has tests of its own
+        patch.setattr(unparse, "_find_ruff", lambda: None)
+        text = generate_source(ast.Module([*find_imports(body), *body], []))
     namespace: dict[str, Any] = {"__name__": "generated"}
     exec(compile(text, "generated.py", "exec"), namespace)
     return namespace

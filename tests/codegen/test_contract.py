@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from steps import MODEL, READ, READY, TRAIN, VARIABLES
 
-from nnpipe.codegen.description import task_classes
+from nnpipe.codegen.description import list_task_classes
 from nnpipe.codegen.script_task import ScriptTask
 from nnpipe.testing.script_task import ScriptTaskContract
 
@@ -111,14 +111,16 @@ SCRIPTS: dict[str, list[dict[str, Any]]] = {
 
 def own() -> dict[str, type[ScriptTask]]:
     return {
-        name: cls for name, cls in task_classes().items() if cls.__module__.startswith("nnpipe.")
+        name: cls
+        for name, cls in list_task_classes().items()
+        if cls.__module__.startswith("nnpipe.")
     }
 
 
 class TestEveryTask(ScriptTaskContract):
     @pytest.fixture(params=sorted(own()))
     def task(self, request: pytest.FixtureRequest) -> type[ScriptTask]:
-        return task_classes()[request.param]
+        return list_task_classes()[request.param]
 
     @pytest.fixture
     def script(

@@ -91,7 +91,7 @@ def test_a_task_that_there_is_not_is_told(kind):
 TASK = """
 from nnpipe import argument
 from nnpipe.codegen import ScriptTask
-from nnpipe.codegen.syntax import quoted
+from nnpipe.codegen.syntax import fill_template
 
 
 class Tell(ScriptTask):
@@ -99,7 +99,7 @@ class Tell(ScriptTask):
     line: str = argument("done", help="what to print")
 
     def write(self, writer):
-        return quoted("print(LINE)", LINE=writer.argument(self, "line", self.line, "what to print"))
+        return fill_template("print(LINE)", LINE=writer.add_option(self, "line", self.line, "what to print"))
 """
 
 

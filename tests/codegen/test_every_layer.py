@@ -8,14 +8,18 @@ import numpy as np
 import pytest
 from installed import needs
 
-from nnpipe.codegen.keras_code import network_function
+from nnpipe.codegen.keras_code import write_network_function
 from nnpipe.codegen.torch_code.code_blocks import Script
-from nnpipe.codegen.torch_code.network import first_weights, network_class, state_of
-from nnpipe.codegen.weights import keras_state
-from nnpipe.layers.graph.weights import initial_weights, variables_of
+from nnpipe.codegen.torch_code.network import (
+    build_state_dict,
+    write_network_class,
+    write_weight_initialisation,
+)
+from nnpipe.codegen.weights import build_keras_state
+from nnpipe.layers.graph.weights import initial_weights, list_variables
 from nnpipe.layers.keras.to_keras import to_keras
 from nnpipe.layers.torch.to_torch import to_torch
-from nnpipe.testing.layer import batch_for
+from nnpipe.testing.layer import create_network_batch
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 needs("keras", "tensorflow")
@@ -28,7 +32,7 @@ def test_the_code_for_pytorch_computes_what_the_layer_computes(
     weights = initial_weights(graph, 3)
     module, _ = built(graph, weights)
     reference = to_torch(graph, weights)
-    inputs = [torch.from_numpy(x) for x in batch_for(graph)]
+    inputs = [torch.from_numpy(x) for x in create_network_batch(graph)]
     with torch.no_grad():
         torch.testing.assert_close(
             module.eval()(*inputs), reference.eval()(*inputs), rtol=1e-5, atol=1e-5
@@ -40,7 +44,7 @@ def test_the_code_for_pytorch_trains_as_the_layer_does(cls, make, shapes, every_
     weights = initial_weights(graph, 3)
     module, _ = built(graph, weights)
     reference = to_torch(graph, weights)
-    inputs = [torch.from_numpy(x) for x in batch_for(graph)]
+    inputs = [torch.from_numpy(x) for x in create_network_batch(graph)]
     found = []
     for network in (module.train(), reference.train()):
         torch.manual_seed(5)  # the same units drop out
@@ -60,8 +64,8 @@ def test_the_code_for_pytorch_trains_as_the_layer_does(cls, make, shapes, every_
 def test_first_weights_are_drawn_as_the_initialisers_say(cls, make, shapes, every_layer, run):
     graph = every_layer.declared(cls, make, shapes)
     script = Script()
-    written = network_class(graph, script)
-    function = first_weights(graph, written, script)
+    written = write_network_class(graph, script)
+    function = write_weight_initialisation(graph, written, script)
     namespace = run("pytorch", script)
     module = namespace[written.title]()
     with torch.no_grad():
@@ -70,8 +74,8 @@ def test_first_weights_are_drawn_as_the_initialisers_say(cls, make, shapes, ever
     torch.manual_seed(0)
     namespace[function](module)
     state = module.state_dict()
-    mine = state_of(written, graph, initial_weights(graph, 0))
-    for name in variables_of(graph):
+    mine = build_state_dict(written, graph, initial_weights(graph, 0))
+    for name in list_variables(graph):
         drawn, expected = state[written.parameters[name]].numpy(), mine[written.parameters[name]]
         assert np.isfinite(drawn).all(), name
         if drawn.size > 40:
@@ -84,12 +88,12 @@ def test_the_code_for_keras_computes_what_the_layer_computes(cls, make, shapes, 
     graph = every_layer.declared(cls, make, shapes)
     weights = initial_weights(graph, 3)
     script = Script()
-    built = network_function(graph, script, "network")
-    namespace = run("keras", script, ("place_weights",))
+    built = write_network_function(graph, script, "network")
+    namespace = run("keras", script, ("set_layer_weights",))
     model = namespace[built.title]()
-    namespace["place_weights"](model, keras_state(graph, weights), "")
+    namespace["set_layer_weights"](model, build_keras_state(graph, weights), "")
     reference = to_keras(graph, weights)
-    inputs = batch_for(graph)
+    inputs = create_network_batch(graph)
     inputs = inputs if len(inputs) > 1 else inputs[0]
     mine, its = (np.asarray(m(inputs, training=False)) for m in (model, reference))
     np.testing.assert_allclose(mine, its, rtol=1e-5, atol=1e-5)

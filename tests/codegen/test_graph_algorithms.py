@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnpipe.codegen.graph import circles, in_order, reached
+from nnpipe.codegen.graph import find_cycles, find_reachable, sort_topologically
 
 COUNT = 6
 edges = st.sets(st.tuples(st.integers(0, COUNT - 1), st.integers(0, COUNT - 1)))
@@ -22,14 +22,14 @@ def reachable(links):
 
 
 def test_what_is_reached_is_what_starts_and_what_follows():
-    assert reached("a", {"a": "b", "b": "ca", "d": "a"}) == {"a", "b", "c"}
-    assert reached((), {"a": "b"}) == set()
+    assert find_reachable("a", {"a": "b", "b": "ca", "d": "a"}) == {"a", "b", "c"}
+    assert find_reachable((), {"a": "b"}) == set()
 
 
 @given(edges)
 def test_circles_are_sets_that_reach_each_other(links):
     both = reachable(links)
-    found = circles(COUNT, links)
+    found = find_cycles(COUNT, links)
     assert [min(circle) for circle in found] == sorted(min(circle) for circle in found)
     for a in range(COUNT):
         assert sum(a in circle for circle in found) == ((a, a) in both)
@@ -42,14 +42,14 @@ def test_circles_are_sets_that_reach_each_other(links):
 def test_an_order_follows_every_edge(links, names):
     # Edges that go up in some numbering make no circle.
     links = {(names[min(a, b)], names[max(a, b)]) for a, b in links if a != b}
-    order = in_order(COUNT, links)
+    order = sort_topologically(COUNT, links)
     assert sorted(order) == list(range(COUNT))
     assert all(order.index(a) < order.index(b) for a, b in links)
     ends = [node for node in range(COUNT) if all(a != node for a, _ in links)]
     for last in ends:
-        assert in_order(COUNT, links, last)[-1] == last
+        assert sort_topologically(COUNT, links, last)[-1] == last
 
 
 def test_where_nothing_else_decides_the_numbers_do():
-    assert in_order(4, set()) == [0, 1, 2, 3]
-    assert in_order(4, {(3, 1)}, last=0) == [2, 3, 1, 0]
+    assert sort_topologically(4, set()) == [0, 1, 2, 3]
+    assert sort_topologically(4, {(3, 1)}, last=0) == [2, 3, 1, 0]

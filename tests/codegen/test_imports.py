@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from property_examples import examples
 
-from nnpipe.codegen.unparse import hides, imports_of, ordered, source_of
+from nnpipe.codegen.unparse import find_imports, generate_source, is_shadowing_module, sort_imports
 
 LINES = [
     "import Big",
@@ -39,10 +39,10 @@ LINES = [
 
 
 def written(lines) -> str:
-    imports = ordered([ast.parse(line).body[0] for line in lines])
+    imports = sort_imports([ast.parse(line).body[0] for line in lines])
     names = [(alias.asname or alias.name) for line in imports for alias in line.names]
     uses = [ast.Expr(ast.Name(name, ast.Load())) for name in sorted(set(names))]
-    return source_of(
+    return generate_source(
         ast.Module([*imports, *(ast.Expr(ast.Call(use.value, [], [])) for use in uses)], [])
     )
 
@@ -63,7 +63,7 @@ def test_the_order_does_not_depend_on_that_of_the_uses(lines):
 
 def test_code_gets_the_imports_of_the_names_that_it_uses():
     body = ast.parse("def f(x):\n    return np.abs(x) + len(sys.argv) + F.relu(x).torch").body
-    assert [ast.unparse(line) for line in imports_of(body)] == [
+    assert [ast.unparse(line) for line in find_imports(body)] == [
         "import sys",
         "import numpy as np",
         "import torch.nn.functional as F",
@@ -74,4 +74,4 @@ def test_code_gets_the_imports_of_the_names_that_it_uses():
     ("title", "expected"), [("torch", True), ("json", True), ("nnpipe", True), ("digits", False)]
 )
 def test_a_script_may_not_have_the_name_of_a_module(title, expected):
-    assert hides(title) is expected
+    assert is_shadowing_module(title) is expected

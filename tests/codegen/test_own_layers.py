@@ -22,8 +22,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 class Watched(Slopes):
     """Slopes, in code that cannot be written into a script."""
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
-        parts = super()._torch(*shapes)
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
+        parts = super()._build_torch(*shapes)
 
         def call(module: Any, x: Any) -> Any:
             with torch.enable_grad():
@@ -33,7 +33,7 @@ class Watched(Slopes):
 
 
 def described(cls: type[Slopes], framework: str, name: str = "tried") -> dict[str, Any]:
-    own = {"class": cls.dotted_path(), "most": 2.0, "name": "own"}
+    own = {"class": cls.get_dotted_path(), "most": 2.0, "name": "own"}
     network = [{"class": "Input", "shape": [4], "name": "row"}, {"class": "Dense", "units": 3}, own]
     steps = [
         {"task": "load_model", "network": "small", "model": "net"},

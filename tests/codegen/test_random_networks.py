@@ -13,13 +13,17 @@ from hypothesis import HealthCheck, Phase, given, settings
 from property_examples import examples
 
 from nnpipe import layers as nn
-from nnpipe.codegen.keras_code import network_function
+from nnpipe.codegen.keras_code import write_network_function
 from nnpipe.codegen.torch_code.code_blocks import Script
-from nnpipe.codegen.torch_code.network import first_weights, network_class, state_of
-from nnpipe.codegen.weights import keras_state
+from nnpipe.codegen.torch_code.network import (
+    build_state_dict,
+    write_network_class,
+    write_weight_initialisation,
+)
+from nnpipe.codegen.weights import build_keras_state
 from nnpipe.layers.graph.weights import initial_weights
 from nnpipe.layers.keras.to_keras import to_keras
-from nnpipe.layers.torch.network_module import named_tensors
+from nnpipe.layers.torch.network_module import iter_named_tensors
 from nnpipe.layers.torch.to_torch import to_torch, torch_weights
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -67,7 +71,7 @@ def test_pytorch(graph, built):
     trained = {name for name, parameter in module.named_parameters() if parameter.requires_grad}
     wanted = {
         written.parameters[name]
-        for name, _, tensor in named_tensors(reference)
+        for name, _, tensor in iter_named_tensors(reference)
         if tensor.requires_grad
     }
     assert trained & set(written.parameters.values()) == wanted
@@ -78,7 +82,7 @@ def test_pytorch(graph, built):
     if hasattr(module, "constrain"):
         module.constrain()
     state = module.state_dict()
-    for name, value in state_of(written, graph, torch_weights(reference)).items():
+    for name, value in build_state_dict(written, graph, torch_weights(reference)).items():
         torch.testing.assert_close(state[name], torch.from_numpy(value), rtol=1e-5, atol=1e-6)
 
 
@@ -91,10 +95,10 @@ def test_keras(graph, run):
     pytest.importorskip("keras", reason="Keras is not installed")
     weights = initial_weights(graph)
     script = Script()
-    function = network_function(graph, script, "network")
-    namespace = run("keras", script, ("place_weights",))
+    function = write_network_function(graph, script, "network")
+    namespace = run("keras", script, ("set_layer_weights",))
     model = namespace[function.title]()
-    namespace["place_weights"](model, keras_state(graph, weights), "")
+    namespace["set_layer_weights"](model, build_keras_state(graph, weights), "")
     inputs = inputs_of(graph)
     inputs = inputs if len(inputs) > 1 else inputs[0]
     reference = to_keras(graph, weights)
@@ -123,7 +127,7 @@ def test_what_is_frozen_stays_as_in_inference_while_the_rest_is_trained(built):
     for one, two in zip(module(batch), reference(batch), strict=True):
         close(one, two)
     state = module.state_dict()
-    for name, value in state_of(written, graph, torch_weights(reference)).items():
+    for name, value in build_state_dict(written, graph, torch_weights(reference)).items():
         torch.testing.assert_close(state[name], torch.from_numpy(value), rtol=1e-5, atol=1e-6)
     assert not module.still.training
     assert module.moving.training
@@ -138,8 +142,8 @@ def test_layers_may_have_any_name(names, run, built):
     x = nn.Input((4,), name=names[0])
     graph = nn.network(x, nn.Dense(nn.Dense(x, 3, name=names[1]), 2, name=f"{names[1]}!"), "any")
     script = Script()
-    written = network_class(graph, script)
-    function = first_weights(graph, written, script)
+    written = write_network_class(graph, script)
+    function = write_weight_initialisation(graph, written, script)
     namespace = run("pytorch", script)
     module = namespace[written.title]()
     namespace[function](module)
@@ -175,7 +179,7 @@ def test_real_files_of_keras_become_code(shared_data, built):
 def test_ruff_finds_nothing_in_the_code_of_any_layer(every_layer, ruff_finds_nothing, tmp_path):
     """All examples of all layers in one go: laid out as ruff lays it out, and nothing to mend."""
     from nnpipe.codegen.runtime.function_sources import with_needed
-    from nnpipe.codegen.unparse import imports_of, source_of, used_names
+    from nnpipe.codegen.unparse import find_imports, find_used_names, generate_source
 
     for number, case in enumerate(every_layer.CASES):
         cls, make, shapes = case.values
@@ -183,16 +187,16 @@ def test_ruff_finds_nothing_in_the_code_of_any_layer(every_layer, ruff_finds_not
         for framework in ("pytorch", "keras"):
             script = Script()
             if framework == "pytorch":
-                first_weights(graph, network_class(graph, script), script)
+                write_weight_initialisation(graph, write_network_class(graph, script), script)
             else:
-                network_function(graph, script, "network")
-            used = used_names(script.definitions.values())
+                write_network_function(graph, script, "network")
+            used = find_used_names(script.definitions.values())
             body = [
-                *with_needed(framework, used & {"used_as"}).values(),
+                *with_needed(framework, used & {"run_in_mode"}).values(),
                 *script.definitions.values(),
             ]
-            module = ast.Module([*imports_of(body), *body], [])
+            module = ast.Module([*find_imports(body), *body], [])
             (tmp_path / f"{cls.__name__}_{number}_{framework}.py").write_text(
-                source_of(module), "utf-8"
+                generate_source(module), "utf-8"
             )
     ruff_finds_nothing(tmp_path)

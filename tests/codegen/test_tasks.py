@@ -15,7 +15,7 @@ from steps import MODEL, READ, READY, TRAIN, VARIABLES
 
 from nnpipe import layers as nn
 from nnpipe.codegen import check_script, generate
-from nnpipe.codegen.description import task_classes
+from nnpipe.codegen.description import list_task_classes
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.layers.graph.weights import initial_weights
 from nnpipe.layers.keras.read_file import read_keras
@@ -162,7 +162,7 @@ def test_the_loss_that_is_told_holds_what_regularisers_add(framework, here, monk
     steps = [MODEL, READ, READY, judge, save]
     namespace = ran(framework, steps, monkeypatch=monkeypatch, networks={"small": network})
     found = json.loads(capsys.readouterr().out.splitlines()[-1])["loss"]
-    (rows,), _ = namespace["data_of_arrays"](here / "rows.npz", ("x",), "y", None, 1.0, 0.2, 0)[
+    (rows,), _ = namespace["read_array_data"](here / "rows.npz", ("x",), "y", None, 1.0, 0.2, 0)[
         "test"
     ]
     outputs = np.asarray(rows) @ weights
@@ -198,7 +198,7 @@ def test_images_are_read_by_class(framework, here, monkeypatch):
     namespace = ran(
         framework, [MODEL, images, READY, TRAIN], monkeypatch=monkeypatch, networks={"small": net}
     )
-    data = namespace["data_of_images"]("pets", (6, 8), False, 1.0, 0.5, 0)
+    data = namespace["read_image_data"]("pets", (6, 8), False, 1.0, 0.5, 0)
     inputs, targets = data["test"]
     assert tuple(inputs[0].shape) == (10, 6, 8, 3)
     assert [float(x[0, 0, 0]) for x in inputs[0]] == [200.0 * int(t) for t in targets]
@@ -228,7 +228,7 @@ def test_images_of_more_than_eight_bits_keep_their_shades(framework, here, monke
     namespace = ran(
         framework, [MODEL, images, READY, TRAIN], monkeypatch=monkeypatch, networks={"small": net}
     )
-    data = namespace["data_of_images"]("scans", (6, 8), True, 1.0, 0.5, 0)
+    data = namespace["read_image_data"]("scans", (6, 8), True, 1.0, 0.5, 0)
     found = [float(x[0, 0, 0]) for part in data.values() for x in part[0][0]]
     np.testing.assert_allclose(
         sorted(found), sorted(np.rint(np.outer([0.5, 1.0], shades * 255).ravel())), atol=1
@@ -530,7 +530,7 @@ def test_names_of_variables_never_meet_those_of_the_script(here, monkeypatch):
 
 
 def test_every_task_says_what_it_does():
-    assert len(task_classes()) > 18
-    for cls in task_classes().values():
+    assert len(list_task_classes()) > 18
+    for cls in list_task_classes().values():
         assert cls.__doc__
         assert cls.frameworks

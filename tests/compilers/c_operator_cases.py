@@ -135,7 +135,7 @@ def _transposed_convolution(
         bias = graph._constant(rng.normal(size=channels).astype(np.float32))
     output = ([2, *made, channels], dtype, *quantised(dtype, 0.05 if dtype == "int8" else 0.02, -9))
     shape = graph.axes(2, *made, channels)
-    graph._operator(
+    graph._add_operator(
         "TRANSPOSE_CONV",
         [shape, kernel, graph._values[0], bias],
         graph._tensor(*output),
@@ -163,7 +163,7 @@ def parts_of_a_tensor() -> Iterator[Case]:
         options = {"SPLIT": "SplitOptions", "SPLIT_V": "SplitVOptions", "UNPACK": "UnpackOptions"}[
             name
         ]
-        graph._operator(name, inputs, made[0], options, **fields)
+        graph._add_operator(name, inputs, made[0], options, **fields)
         graph._operators[-1].outputs = made
         graph._values = [data, made[1]]
         yield Case(name, graph)

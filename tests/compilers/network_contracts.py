@@ -13,14 +13,14 @@ import pytest
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.tensors import Batch, random_batch
+from nnpipe.core.tensors import Batch, generate_random_batch
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.runtimes.pytorch import PyTorchRuntime
-from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
+from nnpipe.testing.compiler import ModelCompilerContract, run_compiled
 from nnpipe.testing.model_files import (
     NETWORK_IO,
-    outputs_of_network,
-    torch_network,
+    create_torch_network,
+    run_network,
     write_onnx_network,
 )
 
@@ -38,7 +38,7 @@ def onnx_reference(path: Path, batches: Sequence[Batch]) -> list[Batch]:
 
 class _NetworkContract(ModelCompilerContract):
     samples: ClassVar[Sequence[Batch]] = [
-        random_batch(NETWORK_IO, size, seed=size) for size in (1, 5)
+        generate_random_batch(NETWORK_IO, size, seed=size) for size in (1, 5)
     ]
 
     @pytest.fixture
@@ -71,7 +71,7 @@ class TorchNetworkContract(_NetworkContract):
     gives.
     """
 
-    network: ClassVar[Callable[[], Any]] = staticmethod(torch_network)
+    network: ClassVar[Callable[[], Any]] = staticmethod(create_torch_network)
 
     @pytest.fixture
     def artifact(self, source: Artifact) -> Artifact:
@@ -84,7 +84,7 @@ class TorchNetworkContract(_NetworkContract):
     @pytest.fixture
     def expected(self, batches: Sequence[Batch]) -> Sequence[Batch]:
         network = self.network()
-        return [outputs_of_network(network, batch) for batch in batches]
+        return [run_network(network, batch) for batch in batches]
 
 
 def trained_resnet(
@@ -111,7 +111,7 @@ def trained_resnet(
     unseen, labels = images("test_000-499.bin.gz", 500)
 
     def accuracy(made: Artifact) -> float:
-        (found,) = outputs_of(PyTorchRuntime(), made, model.io, [{"image": unseen}])
+        (found,) = run_compiled(PyTorchRuntime(), made, model.io, [{"image": unseen}])
         return float(np.mean(found["scores"].argmax(1) == labels))
 
     source = model.export(folder / "resnet.pt2", "torch-export")

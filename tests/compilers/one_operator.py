@@ -38,7 +38,9 @@ class OneOperator(IntegerGraph):
         self, name: str, output: tuple[Any, ...], *constants: int, options: str = "", **fields: Any
     ) -> None:
         """Add the operator; its output is the tensor that is described."""
-        self._operator(name, [*self._values, *constants], self._tensor(*output), options, **fields)
+        self._add_operator(
+            name, [*self._values, *constants], self._tensor(*output), options, **fields
+        )
 
     def _state(self, *given: Any) -> int:
         """Return a tensor that is kept from one run to the next."""

@@ -17,7 +17,7 @@ from installed import needs
 
 from nnpipe.compilers._c_code.operators import catalogue
 from nnpipe.compilers._c_code.operators.catalogue import BUILDERS
-from nnpipe.compilers._c_code.source import source_of
+from nnpipe.compilers._c_code.source import generate_source
 from nnpipe.compilers.c import CCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.discoverable import C
@@ -27,8 +27,8 @@ from nnpipe.formats.tflite import read_tflite
 from nnpipe.formats.tflite_graph import read_program
 from nnpipe.runtimes.c import CRuntime
 from nnpipe.runtimes.litert import LiteRTRuntime
-from nnpipe.testing.c_operator import sanitised_outputs
-from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
+from nnpipe.testing.c_operator import run_sanitized
+from nnpipe.testing.compiler import ModelCompilerContract, run_compiled
 from nnpipe.testing.integer_graphs import IntegerGraph
 from nnpipe.testing.model_files import write_tflite_difference
 from nnpipe.testing.session import assert_one_line
@@ -64,7 +64,7 @@ def shared_model(name: str) -> Path:
 def described(path: Path, folder: Path) -> Artifact:
     copy = folder / path.name
     shutil.copyfile(path, copy)
-    return Artifact.of(copy, "tflite", read_tflite(copy).io)
+    return Artifact.create(copy, "tflite", read_tflite(copy).io)
 
 
 def random_inputs(io: IOSpec, count: int) -> list[Batch]:
@@ -111,9 +111,9 @@ def test_kernels_for_extensions_of_cortex_m_compute_the_same_to_the_bit(
     batches = random_inputs(source.io, 1)
     with REFERENCE.load(source) as reference:
         expected = [reference.infer(batch) for batch in batches]
-    graphs = [(source_of(read_program(source.path), 0), batches)]
+    graphs = [(generate_source(read_program(source.path), 0), batches)]
     for defines in (["NN_DSP_IN_C"], ["NN_DSP_IN_C", "NN_MVE_IN_C"]):
-        np.testing.assert_equal(sanitised_outputs(graphs, defines), [expected])
+        np.testing.assert_equal(run_sanitized(graphs, defines), [expected])
 
 
 @pytest.mark.parametrize("name", FLOAT)
@@ -185,7 +185,7 @@ class TestCCompiler(ModelCompilerContract):
 
     @pytest.fixture
     def expected(self, artifact: Artifact, batches: Sequence[Batch]) -> Sequence[Batch]:
-        return outputs_of(LiteRTRuntime(), artifact, artifact.io, batches)
+        return run_compiled(LiteRTRuntime(), artifact, artifact.io, batches)
 
 
 def test_names_from_the_model_cannot_leave_the_comment(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_names_from_the_model_cannot_leave_the_comment(tmp_path: Path) -> None:
     data = plain.path.read_bytes()
     path = tmp_path / "wicked.tflite"
     path.write_bytes(data.replace(first.encode(), wicked))
-    source = Artifact.of(path, "tflite", read_tflite(path).io)
+    source = Artifact.create(path, "tflite", read_tflite(path).io)
     made = CCompiler().compile(source, tmp_path / "wicked.c")
     text = made.path.read_text()
     assert wicked.decode() not in text
@@ -206,10 +206,10 @@ def test_names_from_the_model_cannot_leave_the_comment(tmp_path: Path) -> None:
 
 def test_an_operator_without_kernel_is_named_in_one_line(tmp_path: Path) -> None:
     graph = IntegerGraph(np.random.default_rng(0), "int8")
-    graph._operator("POW", [0], graph._tensor([1], "float32"))
+    graph._add_operator("POW", [0], graph._tensor([1], "float32"))
     path = tmp_path / "power.tflite"
     path.write_bytes(graph.content())
-    source = Artifact.of(path, "tflite", read_tflite(path).io)
+    source = Artifact.create(path, "tflite", read_tflite(path).io)
     with pytest.raises(CompileError, match="operator 0 is POW") as caught:
         CCompiler().compile(source, tmp_path / "model.c")
     assert_one_line(caught.value)

@@ -16,7 +16,7 @@ from types import ModuleType
 import pytest
 from installed import needs
 
-from nnpipe.testing.integer_graphs import random_integer_graph
+from nnpipe.testing.integer_graphs import generate_integer_graph
 
 needs("ai_edge_litert")
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -48,7 +48,7 @@ def cores(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 # with convolutions, dense layers and sums, clamped and not
 @pytest.mark.parametrize("seed", [165, 210])
 def test_random_graphs_are_exact_on_emulated_cores(core: str, seed: int, cores: ModuleType) -> None:
-    found = cores.measured(random_integer_graph(seed, 8), core, ONE)
+    found = cores.measured(generate_integer_graph(seed, 8), core, ONE)
     assert found["wrong elements"] == 0
     assert found["memory B"] == found["arena planned B"]
 
@@ -56,7 +56,9 @@ def test_random_graphs_are_exact_on_emulated_cores(core: str, seed: int, cores: 
 @pytest.mark.parametrize("level", ["-O0", "-Os", "-O3"])
 def test_every_level_of_optimisation_computes_the_same(level: str, cores: ModuleType) -> None:
     options = argparse.Namespace(quick=True, optimise=level)
-    assert cores.measured(random_integer_graph(165, 8), "cortex-m4", options)["wrong elements"] == 0
+    assert (
+        cores.measured(generate_integer_graph(165, 8), "cortex-m4", options)["wrong elements"] == 0
+    )
 
 
 def test_keyword_spotting_is_exact_and_needs_what_was_predicted(cores: ModuleType) -> None:

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from installed import needs
 
-from nnpipe.compilers._c_code.source import Source, source_of
+from nnpipe.compilers._c_code.source import Source, generate_source
 from nnpipe.compilers.c import CCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.discoverable import C
@@ -24,9 +24,9 @@ from nnpipe.core.tensors import Batch
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.formats.tflite_graph import read_program
 from nnpipe.runtimes.litert import LiteRTRuntime
-from nnpipe.testing.c_operator import SanitiserFinding, sanitised_outputs
-from nnpipe.testing.integer_graphs import random_integer_graph, wide_integer_graph
-from nnpipe.testing.model_files import changed_graph
+from nnpipe.testing.c_operator import SanitiserFinding, run_sanitized
+from nnpipe.testing.integer_graphs import generate_integer_graph, generate_wide_integer_graph
+from nnpipe.testing.model_files import mutate_graph
 from nnpipe.testing.session import assert_one_line
 
 needs("ai_edge_litert")
@@ -40,15 +40,17 @@ needs_c = pytest.mark.skipif(
 def prepared(folder: Path, seed: int) -> tuple[Source, list[Batch], Batch]:
     """Return the source of a random graph, inputs, and what is expected."""
     path = folder / f"{seed}.tflite"
-    path.write_bytes((wide_integer_graph if seed % 2 else random_integer_graph)(seed, 1 + seed % 6))
-    source = source_of(read_program(path), 0)
+    path.write_bytes(
+        (generate_wide_integer_graph if seed % 2 else generate_integer_graph)(seed, 1 + seed % 6)
+    )
+    source = generate_source(read_program(path), 0)
     rng = np.random.default_rng(seed)
     batch = {
         spec.name: rng.integers(0, 256, spec.shape, np.uint8).view(spec.dtype)
         for spec in source.io.inputs
     }
     with LiteRTRuntime(reference_kernels=True).load(
-        Artifact.of(path, "tflite", read_tflite(path).io)
+        Artifact.create(path, "tflite", read_tflite(path).io)
     ) as reference:
         return source, [batch], reference.infer(batch)
 
@@ -62,7 +64,7 @@ def test_random_graphs_compute_the_same_to_the_bit(
     seeds: Sequence[int], defines: list[str], tmp_path: Path
 ) -> None:
     graphs = [prepared(tmp_path, seed) for seed in seeds]
-    found = sanitised_outputs([(source, batches) for source, batches, _ in graphs], defines)
+    found = run_sanitized([(source, batches) for source, batches, _ in graphs], defines)
     for seed, (_, _, expected), (outputs,) in zip(seeds, graphs, found, strict=True):
         np.testing.assert_equal(outputs, expected, f"graph {seed}")
 
@@ -75,14 +77,14 @@ def test_random_graphs_compute_the_same_to_the_bit(
 def test_damaged_files_are_refused_or_compiled_but_never_crash(
     seed: int, places: list[tuple[int, int]]
 ) -> None:
-    data = bytearray(random_integer_graph(seed, 3))
+    data = bytearray(generate_integer_graph(seed, 3))
     for place, value in places:
         data[place % len(data)] = value
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "graph.tflite")
         path.write_bytes(data)
         try:
-            source = Artifact.of(path, "tflite", read_tflite(path).io)
+            source = Artifact.create(path, "tflite", read_tflite(path).io)
             CCompiler(arena_seconds=0).compile(source, Path(folder, "graph.c"))
         except NNPipeError as error:
             assert_one_line(error)
@@ -93,9 +95,11 @@ def test_graphs_that_say_something_else_are_refused_or_run_without_a_fault(tmp_p
     graphs: list[tuple[Source, list[Batch]]] = []
     path = tmp_path / "graph.tflite"
     for seed in range(40):
-        path.write_bytes(changed_graph(wide_integer_graph(seed, 3), np.random.default_rng(seed)))
+        path.write_bytes(
+            mutate_graph(generate_wide_integer_graph(seed, 3), np.random.default_rng(seed))
+        )
         try:
-            source = source_of(read_program(path), 0)
+            source = generate_source(read_program(path), 0)
         except NNPipeError as error:
             assert_one_line(error)
         else:
@@ -106,7 +110,7 @@ def test_graphs_that_say_something_else_are_refused_or_run_without_a_fault(tmp_p
                 )
             )
     assert 5 < len(graphs) < 35
-    sanitised_outputs(graphs)
+    run_sanitized(graphs)
 
 
 @needs_c
@@ -118,5 +122,5 @@ def test_sanitisers_notice_a_fault(tmp_path: Path) -> None:
     )
     graphs[1] = (dataclasses.replace(source, body=body), batches)
     with pytest.raises(SanitiserFinding, match=r"graph 1.*(out of bounds|overflow)") as caught:
-        sanitised_outputs(graphs)
+        run_sanitized(graphs)
     assert caught.value.graph == 1

@@ -19,14 +19,14 @@ import pytest
 from installed import needs
 from one_operator import Case, OneOperator
 
-from nnpipe.compilers._c_code.source import Source, source_of
+from nnpipe.compilers._c_code.source import Source, generate_source
 from nnpipe.core.discoverable import C
 from nnpipe.core.errors import CompileError
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.formats.tflite_graph import read_program
 from nnpipe.frameworks.litert import open_interpreter
-from nnpipe.testing.c_operator import joined_source, sanitised_outputs
+from nnpipe.testing.c_operator import join_sources, run_sanitized
 
 needs("ai_edge_litert")
 pytestmark = pytest.mark.skipif(
@@ -90,12 +90,12 @@ def computed(
     expected: list[list[Batch]] = []
     for _, case in cases:
         path = written(case.graph, folder)
-        source = source_of(read_program(path), 0)
+        source = generate_source(read_program(path), 0)
         batches = inputs(source.io, case.runs)
         expected.append(expected_of(case, path, batches))
         graphs.append((source, batches))
     found: dict[str, list[tuple[Case, list[Batch], list[Batch]]]] = {}
-    for (name, case), wanted, made in zip(cases, expected, sanitised_outputs(graphs), strict=True):
+    for (name, case), wanted, made in zip(cases, expected, run_sanitized(graphs), strict=True):
         found.setdefault(name, []).append((case, wanted, made))
     return found
 
@@ -126,12 +126,12 @@ def test_operators_compute_what_the_reference_kernels_do(
 @pytest.mark.slow
 def test_no_operator_needs_a_library_or_gives_a_warning(tmp_path: Path) -> None:
     sources = [
-        source_of(read_program(written(case.graph, tmp_path)), 0)
+        generate_source(read_program(written(case.graph, tmp_path)), 0)
         for make in MAKERS
         for case in make()
     ]
     path = tmp_path / "all.c"
-    path.write_text(joined_source(sources))
+    path.write_text(join_sources(sources))
     command = [
         "cc",
         "-std=c99",
@@ -155,10 +155,10 @@ def test_places_outside_of_the_input_read_nothing_outside(tmp_path: Path) -> Non
     graph.add("GATHER_ND", ([1, 4], "int8", 0.02, 3), options="GatherNdOptions")
     table = graph._constant(np.arange(12, dtype=np.int8).reshape(3, 1, 4), 0.02, 3)
     graph._operators[-1].inputs = [table, graph._values[0]]
-    source = source_of(read_program(written(graph, tmp_path)), 0)
+    source = generate_source(read_program(written(graph, tmp_path)), 0)
     name, made = source.io.inputs[0].name, source.io.outputs[0].name
     batches = [{name: np.array([place], np.int32)} for place in ([2**31 - 1, -5], [-(2**31), 9])]
-    ((first, second),) = sanitised_outputs([(source, batches)])
+    ((first, second),) = run_sanitized([(source, batches)])
     assert first[made].tolist() == [[8, 9, 10, 11]]
     assert second[made].tolist() == [[0, 1, 2, 3]]
 
@@ -172,7 +172,7 @@ def test_a_resized_image_must_keep_its_scale(tmp_path: Path) -> None:
         options="ResizeBilinearOptions",
     )
     with pytest.raises(CompileError, match=r"RESIZE_BILINEAR .*input and output have other scales"):
-        source_of(read_program(written(graph, tmp_path)), 0)
+        generate_source(read_program(written(graph, tmp_path)), 0)
 
 
 def test_an_operator_without_inputs_is_refused(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_an_operator_without_inputs_is_refused(tmp_path: Path) -> None:
     graph.add("ADD", ([1, 4], "int8", 0.02, 3), options="AddOptions")
     graph._operators[-1].inputs = []
     with pytest.raises(CompileError, match=r"ADD \(operator 0\): its input 0 is missing"):
-        source_of(read_program(written(graph, tmp_path)), 0)
+        generate_source(read_program(written(graph, tmp_path)), 0)
 
 
 def test_a_bias_may_have_several_axes_and_scales_may_be_too_large(tmp_path: Path) -> None:
@@ -192,10 +192,10 @@ def test_a_bias_may_have_several_axes_and_scales_may_be_too_large(tmp_path: Path
         graph.add(
             "FULLY_CONNECTED", ([1, 3], "int8", 0.04, 0), *places, options="FullyConnectedOptions"
         )
-        bodies.append(source_of(read_program(written(graph, tmp_path)), 0).body)
+        bodies.append(generate_source(read_program(written(graph, tmp_path)), 0).body)
     assert bodies[0] == bodies[1]
     graph = OneOperator([1, 4], "int8", 1e30, 3)
     other = graph._constant(np.ones((1, 4), np.int8), 1e30, 0)
     graph.add("MUL", ([1, 4], "int8", 1e-30, 0), other, options="MulOptions")
     with pytest.raises(CompileError, match=r"MUL \(operator 0\): its scales give the factor inf"):
-        source_of(read_program(written(graph, tmp_path)), 0)
+        generate_source(read_program(written(graph, tmp_path)), 0)

@@ -17,10 +17,10 @@ from nnpipe.compilers.torch_quantizer import TorchPT2EQuantizer
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError, ConfigError, SpecMismatch
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, generate_random_batch
 from nnpipe.runtimes.executorch import ExecuTorchRuntime
 from nnpipe.runtimes.pytorch import PyTorchRuntime
-from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
+from nnpipe.testing.compiler import ModelCompilerContract, run_compiled
 from nnpipe.testing.model_files import NETWORK_IO, write_torch_network
 from nnpipe.testing.session import assert_one_line
 
@@ -29,7 +29,7 @@ needs("executorch")
 
 
 def samples(count: int) -> list[Batch]:
-    return [random_batch(NETWORK_IO, 1, seed) for seed in range(count)]
+    return [generate_random_batch(NETWORK_IO, 1, seed) for seed in range(count)]
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ class TestExecuTorchCompiler(ModelCompilerContract):
 
     @pytest.fixture
     def expected(self, artifact: Artifact, batches: Sequence[Batch]) -> Sequence[Batch]:
-        return outputs_of(PyTorchRuntime(), artifact, artifact.io, batches)
+        return run_compiled(PyTorchRuntime(), artifact, artifact.io, batches)
 
 
 class TestPortableKernels(TestExecuTorchCompiler):
@@ -101,8 +101,8 @@ class TestIntegers(TestExecuTorchCompiler):
 def test_one_sample_in_a_call_is_described_as_such(network: Artifact, tmp_path: Path) -> None:
     made = ExecuTorchCompiler(max_batch=1).compile(network, tmp_path / "made.pte")
     assert [spec.shape[0] for spec in made.io] == [1] * 4
-    (found,) = outputs_of(ExecuTorchRuntime(), made, NETWORK_IO, samples(1))
-    (expected,) = outputs_of(PyTorchRuntime(), network, NETWORK_IO, samples(1))
+    (found,) = run_compiled(ExecuTorchRuntime(), made, NETWORK_IO, samples(1))
+    (expected,) = run_compiled(PyTorchRuntime(), network, NETWORK_IO, samples(1))
     np.testing.assert_allclose(found["scores"], expected["scores"], rtol=1e-5, atol=1e-5)
 
 
@@ -132,7 +132,7 @@ def free_length(path: Path, longest: int | None = None) -> Artifact:
         (TensorSpec("x", (None, None), "float32"),),
         (TensorSpec(found.outputs[0].name, (None, None), "float32"),),
     )
-    return Artifact.of(path, "torch-export", found)
+    return Artifact.create(path, "torch-export", found)
 
 
 @pytest.mark.slow
@@ -214,7 +214,7 @@ def test_integers_stay_integers(tmp_path: Path) -> None:
     )
     (tmp_path / "m.pt2").write_bytes(saved.getvalue())
     found = PyTorchRuntime().io_of(tmp_path / "m.pt2")
-    source = Artifact.of(tmp_path / "m.pt2", "torch-export", found)
+    source = Artifact.create(tmp_path / "m.pt2", "torch-export", found)
     data = [{found.inputs[0].name: np.array([[seed % 7, 1, 6]])} for seed in range(16)]
     made = ExecuTorchCompiler(precision="int8").compile(source, tmp_path / "made.pte", lambda: data)
     name = found.outputs[0].name
@@ -249,7 +249,7 @@ def test_a_result_that_its_input_dwarfs_has_a_scale_that_xnnpack_loads(
     torch.export.save(torch.export.export(Dwarfed().eval(), (torch.zeros(1, 2),)), saved)
     (tmp_path / "m.pt2").write_bytes(saved.getvalue())
     found = PyTorchRuntime().io_of(tmp_path / "m.pt2")
-    source = Artifact.of(tmp_path / "m.pt2", "torch-export", found)
+    source = Artifact.create(tmp_path / "m.pt2", "torch-export", found)
     random = np.random.default_rng(0)
     data = [
         {found.inputs[0].name: (random.random((1, 2)) * [1e6, 1]).astype(np.float32)}
@@ -262,6 +262,6 @@ def test_a_result_that_its_input_dwarfs_has_a_scale_that_xnnpack_loads(
         precision = "int8"
     compiler = ExecuTorchCompiler(precision=precision)  # type: ignore[arg-type]
     made = compiler.compile(source, tmp_path / "made.pte", lambda: data)
-    for outputs in outputs_of(ExecuTorchRuntime(), made, made.io, data):
+    for outputs in run_compiled(ExecuTorchRuntime(), made, made.io, data):
         (array,) = outputs.values()
         assert array[0, 0] == pytest.approx(20, abs=31 / 2)  # sums have steps of 1e6 / 255 / 127

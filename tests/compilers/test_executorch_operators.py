@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nnpipe.compilers.executorch import fit_windows, slow_parts
+from nnpipe.compilers.executorch import find_slow_parts, fit_windows
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -44,10 +44,10 @@ def test_windows_become_no_larger_than_all_of_their_input(
 @pytest.mark.filterwarnings("ignore:The tensor attributes")
 def test_recurrent_layers_and_operators_without_a_backend_are_named() -> None:
     program = exported(torch.nn.GRU(3, 2), 5, 1, 3)
-    assert slow_parts(
+    assert find_slow_parts(
         program, exported(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.LayerNorm(4)), 1, 4)
     ) == [
         "recurrent layers are unrolled into their steps",
         "portable kernels for layer_norm",
     ]
-    assert slow_parts(exported(torch.nn.ReLU(), 1, 4), exported(torch.nn.ReLU(), 1, 4)) == []
+    assert find_slow_parts(exported(torch.nn.ReLU(), 1, 4), exported(torch.nn.ReLU(), 1, 4)) == []

@@ -19,7 +19,7 @@ from nnpipe.core.generation import LOG_LIKELIHOOD
 from nnpipe.core.tensors import Batch
 from nnpipe.modelwrappers.files.text_generator import TransformersGenerator
 from nnpipe.runtimes.genai import ONNXRuntimeGenAI
-from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
+from nnpipe.testing.compiler import ModelCompilerContract, run_compiled
 
 needs("onnxruntime_genai", "torch", "transformers", "tokenizers", "safetensors")
 
@@ -68,7 +68,7 @@ def test_fewer_bits_give_nearly_the_same_probabilities(
     artifact, expected = source
     made = ONNXRuntimeGenAIBuilder(precision=precision).compile(artifact, tmp_path / "made.genai")
     assert made.claims == (f"{precision}-weights",)
-    found = outputs_of(ONNXRuntimeGenAI(ignore_end=True), made, artifact.io, BATCHES)
+    found = run_compiled(ONNXRuntimeGenAI(ignore_end=True), made, artifact.io, BATCHES)
     for one, other in zip(found, expected, strict=True):
         assert one[LOG_LIKELIHOOD] != other[LOG_LIKELIHOOD]
         np.testing.assert_allclose(one[LOG_LIKELIHOOD], other[LOG_LIKELIHOOD], rtol=0.02)

@@ -18,7 +18,7 @@ from network_contracts import ONNXNetworkContract
 from nnpipe.compilers.iree import IREECompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, CompileError, ConfigError, NotSupported
-from nnpipe.core.tensors import Batch, random_batch
+from nnpipe.core.tensors import Batch, generate_random_batch
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.runtimes.iree import IREERuntime
 from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network
@@ -51,7 +51,7 @@ class TestAnyProcessorAndOneBatch(TestIREECompiler):
 
     @pytest.fixture
     def batches(self) -> Sequence[Batch]:
-        return [random_batch(NETWORK_IO, 3, seed) for seed in range(2)]
+        return [generate_random_batch(NETWORK_IO, 3, seed) for seed in range(2)]
 
 
 def bare(
@@ -60,7 +60,7 @@ def bare(
     graph = onnx.helper.make_graph(nodes, "the graph-1", inputs, outputs)
     opsets = [onnx.helper.make_opsetid("", opset), onnx.helper.make_opsetid("acme", 1)]
     onnx.save_model(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9), str(path))
-    return Artifact.of(path, "onnx", read_onnx(path).io())
+    return Artifact.create(path, "onnx", read_onnx(path).io())
 
 
 def value(name: str, dtype: str, shape: list[int | str]) -> Any:
@@ -115,7 +115,7 @@ def test_an_old_operator_set_is_brought_up_to_date(tmp_path: Path) -> None:
     made = IREECompiler().compile(
         bare(tmp_path / "m.onnx", [node], *sides, opset=8), tmp_path / "made.vmfb"
     )
-    batch = random_batch(made.io, 4)
+    batch = generate_random_batch(made.io, 4)
     with IREERuntime().load(made) as session:
         np.testing.assert_array_equal(session.infer(batch)["y"], batch["x"][:, 0])
 
@@ -174,7 +174,7 @@ def test_a_compiler_that_crashes_or_hangs_costs_an_error(
     tool = tmp_path / "tool"
     tool.write_text(f"#!{sys.executable}\n{script}\n")
     tool.chmod(0o755)
-    monkeypatch.setattr("nnpipe.compilers.iree._tool", lambda: str(tool))
+    monkeypatch.setattr("nnpipe.compilers.iree._find_compiler", lambda: str(tool))
     with pytest.raises(CompileError, match=told) as caught:
         IREECompiler(compile_timeout=20).compile(network, tmp_path / "made" / "made.vmfb")
     assert str(network.path) in str(caught.value)
@@ -214,7 +214,7 @@ def convolving(path: Path) -> Artifact:
         ),
         path,
     )
-    return Artifact.of(path, "onnx", read_onnx(path).io())
+    return Artifact.create(path, "onnx", read_onnx(path).io())
 
 
 LAYING_OUT = "iree-preprocessing-convert-conv-to-channels-last"
@@ -233,10 +233,10 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         f"#!{sys.executable}\nimport os, sys\n"
         f"print(sys.argv[1:], file=open({str(arguments)!r}, 'a'))\n"
         f"if {LAYING_OUT!r} in str(sys.argv): sys.exit('model.mlir:1:1: error: no such pass')\n"
-        f"os.execv({iree._tool()!r}, ['iree-compile', *sys.argv[1:]])\n"
+        f"os.execv({iree._find_compiler()!r}, ['iree-compile', *sys.argv[1:]])\n"
     )
     tool.chmod(0o755)
-    monkeypatch.setattr(iree, "_tool", lambda: str(tool))
+    monkeypatch.setattr(iree, "_find_compiler", lambda: str(tool))
     return arguments
 
 
@@ -299,7 +299,7 @@ def test_what_iree_cannot_tile_is_compiled_without(
         path,
     )
     made = IREECompiler(fixed_batch=1).compile(
-        Artifact.of(path, "onnx", read_onnx(path).io()), tmp_path / "made.vmfb"
+        Artifact.create(path, "onnx", read_onnx(path).io()), tmp_path / "made.vmfb"
     )
     assert (
         "compiled without data tiling, since IREE cannot do it here: iree-compile failed"
@@ -325,5 +325,7 @@ def test_without_convolutions_nothing_is_laid_out(tmp_path: Path, said: Path) ->
 
 
 def test_channels_first_are_a_handicap() -> None:
-    assert IREECompiler().handicaps() == ()
-    assert IREECompiler(channels_last=False).handicaps() == ("convolutions with channels first",)
+    assert IREECompiler().performance_caveats() == ()
+    assert IREECompiler(channels_last=False).performance_caveats() == (
+        "convolutions with channels first",
+    )

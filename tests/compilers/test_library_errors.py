@@ -17,7 +17,7 @@ from nnpipe.core.compiler import Calibration, ModelCompiler
 from nnpipe.core.errors import CompileError
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.tensors import IOSpec, TensorSpec, random_batch
+from nnpipe.core.tensors import IOSpec, TensorSpec, generate_random_batch
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.testing.model_files import write_onnx_network
 
@@ -55,11 +55,13 @@ def test_a_gru_quantised_for_openvino_can_be_loaded(tmp_path: Path) -> None:
     needs("onnx", "openvino", "nncf")
     path = tmp_path / "gru.onnx"
     path.write_bytes(shared_data("cases/convert/gru_lbr0.onnx").read_bytes())
-    source = Artifact.of(path, "onnx", read_onnx(path).io())
+    source = Artifact.create(path, "onnx", read_onnx(path).io())
     compiler = find("OpenVINOCompiler", ModelCompiler).from_json({"precision": "int8"})
-    made = compiler.compile(source, tmp_path / "gru.openvino", lambda: [random_batch(source.io, 1)])
+    made = compiler.compile(
+        source, tmp_path / "gru.openvino", lambda: [generate_random_batch(source.io, 1)]
+    )
     with find("OpenVINORuntime", Runtime).from_json({}).load(made) as session:
-        assert session.infer(random_batch(source.io, 1))["scores"].shape == (1, 4)
+        assert session.infer(generate_random_batch(source.io, 1))["scores"].shape == (1, 4)
 
 
 @pytest.mark.slow
@@ -72,7 +74,7 @@ def test_recurrent_layers_of_keras_ask_for_a_fixed_batch_of_tensorflow_lite(tmp_
     io = IOSpec(
         (TensorSpec("x", (None, 7, 3), "float32"),), (TensorSpec("y", (None, 5), "float32"),)
     )
-    source = Artifact.of(tmp_path / "lstm.keras", "keras", io)
+    source = Artifact.create(tmp_path / "lstm.keras", "keras", io)
     with pytest.raises(CompileError, match=r"only for a fixed batch size; set --fixed-batch 1$"):
         find("TFLiteCompiler", ModelCompiler).from_json({}).compile(
             source, tmp_path / "lstm.tflite"

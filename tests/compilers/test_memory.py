@@ -35,7 +35,7 @@ def source(size):
     graph = helper.make_graph(nodes, "wide", ends[:1], ends[1:], weights)
     path = folder / f"{size}.onnx"
     onnx.save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
-    return Artifact.of(path, "onnx", read_onnx(path).io())
+    return Artifact.create(path, "onnx", read_onnx(path).io())
 
 def peak():
     lines = Path("/proc/self/status").read_text().splitlines()

@@ -13,10 +13,10 @@ from nnpipe.compilers.openvino import OpenVINOCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.tensors import random_batch
+from nnpipe.core.tensors import generate_random_batch
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.runtimes.openvino import OpenVINORuntime
-from nnpipe.testing.compiler import outputs_of
+from nnpipe.testing.compiler import run_compiled
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
@@ -50,7 +50,7 @@ def source(tmp_path: Path) -> Artifact:
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     onnx.save_model(model, str(tmp_path / "m.onnx"))
-    return Artifact.of(tmp_path / "m.onnx", "onnx", ONNXRuntime().io_of(tmp_path / "m.onnx"))
+    return Artifact.create(tmp_path / "m.onnx", "onnx", ONNXRuntime().io_of(tmp_path / "m.onnx"))
 
 
 @pytest.mark.parametrize(
@@ -68,10 +68,11 @@ def test_masked_attention_keeps_its_values(
 ) -> None:
     for need in compiler.requires:
         pytest.importorskip(need, reason=f"{need} is not installed")
-    batches = [random_batch(source.io, 1, seed) for seed in range(20)]
+    batches = [generate_random_batch(source.io, 1, seed) for seed in range(20)]
     made = compiler.compile(source, tmp_path / f"made{compiler.suffix}", lambda: batches)
     before, after = (
-        outputs_of(r, a, source.io, batches) for r, a in ((ONNXRuntime(), source), (runtime, made))
+        run_compiled(r, a, source.io, batches)
+        for r, a in ((ONNXRuntime(), source), (runtime, made))
     )
     error = np.sqrt(
         np.mean([(one["y"] - other["y"]) ** 2 for one, other in zip(before, after, strict=True)])

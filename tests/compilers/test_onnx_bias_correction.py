@@ -11,9 +11,9 @@ from network_contracts import ONNXNetworkContract
 
 from nnpipe.compilers.onnx_quantizer import ONNXStaticQuantizer
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.tensors import IOSpec, TensorSpec, random_batch
+from nnpipe.core.tensors import IOSpec, TensorSpec, generate_random_batch
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
-from nnpipe.testing.compiler import outputs_of
+from nnpipe.testing.compiler import run_compiled
 from nnpipe.testing.model_files import NETWORK_IO
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
@@ -22,14 +22,14 @@ pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 IO = IOSpec(
     (TensorSpec("x", (None, 2, 8, 8), "float32"),), (TensorSpec("y", (None, 4), "float32"),)
 )
-SAMPLES = [random_batch(IO, 1, seed) for seed in range(64)]
-UNSEEN = [random_batch(IO, 1, seed) for seed in range(1000, 1200)]
+SAMPLES = [generate_random_batch(IO, 1, seed) for seed in range(64)]
+UNSEEN = [generate_random_batch(IO, 1, seed) for seed in range(1000, 1200)]
 
 
 class TestCorrectedBiases(ONNXNetworkContract):
     tolerance = 0.6  # of outputs between -14 and 7
     agreement = 0.95
-    samples = [random_batch(NETWORK_IO, 1, seed) for seed in range(100)]
+    samples = [generate_random_batch(NETWORK_IO, 1, seed) for seed in range(100)]
 
     @pytest.fixture
     def compiler(self) -> ONNXStaticQuantizer:
@@ -80,12 +80,12 @@ def write_coarse(path: Path) -> Artifact:
         helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
         str(path),
     )
-    return Artifact.of(path, "onnx", IO)
+    return Artifact.create(path, "onnx", IO)
 
 
 def mean_of(artifact: Artifact) -> Any:
     return np.mean(
-        [batch["y"] for batch in outputs_of(ONNXRuntime(), artifact, IO, UNSEEN)], axis=(0, 1)
+        [batch["y"] for batch in run_compiled(ONNXRuntime(), artifact, IO, UNSEEN)], axis=(0, 1)
     )
 
 

@@ -68,7 +68,7 @@ def source(tmp_path: Path) -> Artifact:
         helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),
         str(path),
     )
-    return Artifact.of(path, "onnx", IO)
+    return Artifact.create(path, "onnx", IO)
 
 
 def samples() -> list[dict[str, np.ndarray]]:
@@ -190,4 +190,4 @@ def test_a_model_without_layers_is_refused(tmp_path: Path) -> None:
     )
     io = IOSpec(IO.inputs, (TensorSpec("y", (None, 8, 6, 6), "float32"),))
     with pytest.raises(CompileError, match="no convolution or matrix product"):
-        ONNXCompressor().compile(Artifact.of(path, "onnx", io), tmp_path / "made.onnx")
+        ONNXCompressor().compile(Artifact.create(path, "onnx", io), tmp_path / "made.onnx")

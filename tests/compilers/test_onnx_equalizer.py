@@ -13,9 +13,9 @@ from network_contracts import ONNXNetworkContract
 from nnpipe.compilers.onnx_optimizer import ONNXEqualizer
 from nnpipe.compilers.onnx_quantizer import ONNXStaticQuantizer
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, generate_random_batch
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
-from nnpipe.testing.compiler import outputs_of
+from nnpipe.testing.compiler import run_compiled
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
@@ -74,18 +74,18 @@ def write_uneven(path: Path, factor: float) -> Artifact:
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save_model(model, str(path))
-    return Artifact.of(path, "onnx", IO)
+    return Artifact.create(path, "onnx", IO)
 
 
 def samples(count: int) -> list[Batch]:
-    return [random_batch(IO, 1, seed) for seed in range(count)]
+    return [generate_random_batch(IO, 1, seed) for seed in range(count)]
 
 
 def test_the_numbers_are_the_same_to_the_last_bit(tmp_path: Path) -> None:
     source = write_uneven(tmp_path / "uneven.onnx", 256.0)
     made = ONNXEqualizer().compile(source, tmp_path / "even.onnx")
     plain = ONNXRuntime(graph_optimisation="none")
-    before, after = (outputs_of(plain, each, IO, samples(10)) for each in (source, made))
+    before, after = (run_compiled(plain, each, IO, samples(10)) for each in (source, made))
     for one, other in zip(before, after, strict=True):
         np.testing.assert_array_equal(one["y"], other["y"])
 
@@ -103,7 +103,7 @@ def test_uneven_channels_no_longer_spoil_integers(tmp_path: Path) -> None:
     def error(model: Artifact) -> float:
         made = ONNXStaticQuantizer().compile(model, tmp_path / "made.onnx", lambda: samples(60))
         pairs = zip(
-            *(outputs_of(ONNXRuntime(), each, IO, samples(20)) for each in (source, made)),
+            *(run_compiled(ONNXRuntime(), each, IO, samples(20)) for each in (source, made)),
             strict=True,
         )
         return float(np.mean([np.abs(one["y"] - other["y"]).mean() for one, other in pairs]))

@@ -57,7 +57,7 @@ def test_weights_beyond_float16_are_refused_by_name(tmp_path: Path) -> None:
     array[0, 0] = -1e5
     dense.CopyFrom(onnx.numpy_helper.from_array(array, "dense"))
     onnx.save_model(model, str(tmp_path / "large.onnx"))
-    large = Artifact.of(tmp_path / "large.onnx", "onnx", NETWORK_IO)
+    large = Artifact.create(tmp_path / "large.onnx", "onnx", NETWORK_IO)
     with pytest.raises(
         CompileError, match="'dense' has values beyond the range of float16"
     ) as caught:
@@ -77,7 +77,7 @@ def test_the_quantiser_works_in_a_process_that_has_made_float16(tmp_path: Path) 
         "from nnpipe.compilers.onnx_quantizer import ONNXDynamicQuantizer\n"
         "from nnpipe.core.artifact import Artifact\n"
         "from nnpipe.testing.model_files import NETWORK_IO\n"
-        "source = Artifact.of(Path(sys.argv[1]), 'onnx', NETWORK_IO)\n"
+        "source = Artifact.create(Path(sys.argv[1]), 'onnx', NETWORK_IO)\n"
         "for compiler in (ONNXFloat16(), ONNXDynamicQuantizer()):\n"
         "    compiler.compile(source, source.path.with_name(compiler.variant() + '.onnx'))\n"
     )
@@ -127,7 +127,7 @@ def write_branching(path: Path) -> Artifact:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     onnx.save_model(model, str(path))
     io = IOSpec((TensorSpec("x", (None, 3), "float32"),), (TensorSpec("y", (None, 2), "float32"),))
-    return Artifact.of(path, "onnx", io)
+    return Artifact.create(path, "onnx", io)
 
 
 @pytest.mark.parametrize("operators", [(), ("Softmax",), ("Conv", "Gemm")])

@@ -12,7 +12,7 @@ from network_contracts import ONNXNetworkContract
 from nnpipe.compilers.onnx_optimizer import ONNXRuntimeOptimizer
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError
-from nnpipe.core.tensors import random_batch
+from nnpipe.core.tensors import generate_random_batch
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network
@@ -44,7 +44,7 @@ def test_levels_fuse_more_and_more(tmp_path: Path, level: Any, fused: bool) -> N
 def test_weights_in_other_files_are_taken_in(tmp_path: Path) -> None:
     path = tmp_path / "network.onnx"
     source = write_onnx_network(path)
-    batch = random_batch(NETWORK_IO, 2)
+    batch = generate_random_batch(NETWORK_IO, 2)
     with ONNXRuntime().load(source) as session:
         expected = session.infer(batch)
     model = onnx.load_model(path)
@@ -52,7 +52,7 @@ def test_weights_in_other_files_are_taken_in(tmp_path: Path) -> None:
         model, str(path), save_as_external_data=True, location="weights.bin", size_threshold=0
     )
     made = ONNXRuntimeOptimizer().compile(
-        Artifact.of(path, "onnx", NETWORK_IO), tmp_path / "elsewhere" / "made.onnx"
+        Artifact.create(path, "onnx", NETWORK_IO), tmp_path / "elsewhere" / "made.onnx"
     )
     assert read_onnx(made.path).external == ()
     with ONNXRuntime().load(made) as session:
@@ -73,6 +73,6 @@ def test_weights_outside_the_models_folder_are_not_touched(tmp_path: Path) -> No
     (folder / "weights.bin").symlink_to(tmp_path / "weights.bin")
     with pytest.raises(ArtifactError, match="outside its own folder"):
         ONNXRuntimeOptimizer().compile(
-            Artifact.of(path, "onnx", NETWORK_IO), tmp_path / "made.onnx"
+            Artifact.create(path, "onnx", NETWORK_IO), tmp_path / "made.onnx"
         )
     assert not (tmp_path / "made.onnx").exists()

@@ -8,9 +8,9 @@ import pytest
 from nnpipe.compilers._onnx_packing import (
     DOMAIN,
     PackedConstants,
-    losslessly_packed,
-    packed_bytes,
-    widths_of,
+    estimate_packed_bytes,
+    find_lossless_packing,
+    split_bits,
 )
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
@@ -54,20 +54,22 @@ def test_what_comes_out_went_in(kind: type) -> None:
 
 
 def test_parts_have_as_many_bits_as_the_number() -> None:
-    assert [sum(widths_of(bits)) for bits in range(1, 9)] == list(range(1, 9))
+    assert [sum(split_bits(bits)) for bits in range(1, 9)] == list(range(1, 9))
 
 
 def test_zeros_are_left_out_where_that_is_smaller() -> None:
     values = np.random.default_rng(0).integers(1, 17, (100, 100)).astype(np.int8)
-    dense = losslessly_packed(values)
+    dense = find_lossless_packing(values)
     assert dense is not None
     assert not dense[2]
     values[np.random.default_rng(1).random(values.shape) < 0.8] = 0
-    places, book, sparse = losslessly_packed(values) or pytest.fail("was not packed")
+    places, book, sparse = find_lossless_packing(values) or pytest.fail("was not packed")
     assert sparse
     np.testing.assert_array_equal(book[places], values)
-    assert packed_bytes(places, len(book), True) < 10_000 * (1 + 0.25 * 4) / 8 + 200
+    assert estimate_packed_bytes(places, len(book), True) < 10_000 * (1 + 0.25 * 4) / 8 + 200
 
 
 def test_many_values_are_not_packed() -> None:
-    assert losslessly_packed(np.random.default_rng(0).normal(size=1000).astype(np.float32)) is None
+    assert (
+        find_lossless_packing(np.random.default_rng(0).normal(size=1000).astype(np.float32)) is None
+    )

@@ -76,7 +76,7 @@ def test_a_model_without_weights_is_refused(source: Artifact, tmp_path: Path) ->
             tensor.CopyFrom(shape)
             model.graph.node.insert(0, node)
     onnx.save_model(model, str(tmp_path / "bare.onnx"))
-    bare = Artifact.of(tmp_path / "bare.onnx", "onnx", source.io)
+    bare = Artifact.create(tmp_path / "bare.onnx", "onnx", source.io)
     with pytest.raises(CompileError, match="no floating-point weights to prune") as caught:
         ONNXPruner().compile(bare, tmp_path / "made.onnx")
     assert_one_line(caught.value)

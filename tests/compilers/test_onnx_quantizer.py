@@ -16,10 +16,10 @@ from nnpipe.compilers.onnx_quantizer import ONNXDynamicQuantizer, ONNXStaticQuan
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import CompileError, ConfigError
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, generate_random_batch
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
-from nnpipe.testing.compiler import outputs_of
+from nnpipe.testing.compiler import run_compiled
 from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
@@ -27,7 +27,7 @@ pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 
 def samples(count: int) -> list[Batch]:
-    return [random_batch(NETWORK_IO, 1, seed) for seed in range(count)]
+    return [generate_random_batch(NETWORK_IO, 1, seed) for seed in range(count)]
 
 
 class QuantizerContract(ONNXNetworkContract):
@@ -38,7 +38,7 @@ class QuantizerContract(ONNXNetworkContract):
     def expected(
         self, artifact: Artifact, runtime: ONNXRuntime, batches: Sequence[Batch]
     ) -> Sequence[Batch]:
-        return outputs_of(runtime, artifact, artifact.io, batches)
+        return run_compiled(runtime, artifact, artifact.io, batches)
 
 
 class TestONNXStaticQuantizer(QuantizerContract):
@@ -104,7 +104,7 @@ def test_integers_are_the_real_numbers_of_the_plain_model_quantised(
     assert [spec.dtype for spec in made.io.inputs] == [taken] * 2
     assert [spec.dtype for spec in made.io.outputs] == [given] * 2
     assert all(spec.quantised for spec in made.io)
-    found = outputs_of(ONNXRuntime(graph_optimisation="none"), made, NETWORK_IO, samples(20))
+    found = run_compiled(ONNXRuntime(graph_optimisation="none"), made, NETWORK_IO, samples(20))
     for one, other in zip(found, expected, strict=True):
         for name, array in one.items():
             np.testing.assert_allclose(array, other[name], rtol=1e-6, atol=1e-6)
@@ -115,7 +115,7 @@ def test_samples_outside_the_range_of_calibration_saturate(
 ) -> None:
     made = quantised(inference_input_type="int8", inference_output_type="int8")
     huge = {name: array * 1e6 for name, array in samples(1)[0].items()}
-    (found,) = outputs_of(ONNXRuntime(), made, NETWORK_IO, [huge])
+    (found,) = run_compiled(ONNXRuntime(), made, NETWORK_IO, [huge])
     assert all(np.abs(array).max() < 100 for array in found.values())
 
 
@@ -126,7 +126,7 @@ def test_every_method_of_calibration_gives_a_usable_model(
     compiler = ONNXStaticQuantizer(calibration_method=method)
     made = compiler.compile(source, tmp_path / "made.onnx", lambda: samples(60))
     before, after = (
-        outputs_of(ONNXRuntime(), one, NETWORK_IO, samples(60)) for one in (source, made)
+        run_compiled(ONNXRuntime(), one, NETWORK_IO, samples(60)) for one in (source, made)
     )
     same = [
         one["scores"].argmax() == other["scores"].argmax()
@@ -174,12 +174,12 @@ def test_a_reshaped_input_can_be_an_integer_too(tmp_path: Path) -> None:
     graph = helper.make_graph(nodes, "g", *sides, [numpy_helper.from_array(weights, "w")])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     onnx.save_model(model, str(tmp_path / "m.onnx"))
-    source = Artifact.of(tmp_path / "m.onnx", "onnx", io)
-    given = [random_batch(io, 1, seed) for seed in range(20)]
+    source = Artifact.create(tmp_path / "m.onnx", "onnx", io)
+    given = [generate_random_batch(io, 1, seed) for seed in range(20)]
     compiler = ONNXStaticQuantizer(inference_input_type="uint8", inference_output_type="int8")
     made = compiler.compile(source, tmp_path / "made.onnx", lambda: given)
     assert [spec.dtype for spec in made.io] == ["uint8", "int8"]
-    before, after = (outputs_of(ONNXRuntime(), one, io, given) for one in (source, made))
+    before, after = (run_compiled(ONNXRuntime(), one, io, given) for one in (source, made))
     for one, other in zip(before, after, strict=True):
         np.testing.assert_allclose(one["y"], other["y"], atol=0.6)
 
@@ -193,13 +193,13 @@ def test_what_is_not_quantised_cannot_become_an_integer(tmp_path: Path) -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     onnx.save_model(model, str(tmp_path / "m.onnx"))
     io = ONNXRuntime().io_of(tmp_path / "m.onnx")
-    source = Artifact.of(tmp_path / "m.onnx", "onnx", io)
+    source = Artifact.create(tmp_path / "m.onnx", "onnx", io)
     for side, name in (("input", "x"), ("output", "y")):
         compiler = ONNXStaticQuantizer(**{f"inference_{side}_type": "int8"})
         with pytest.raises(
             CompileError, match=rf"m\.onnx: {side} '{name}' is not quantised.*leave it float32$"
         ):
-            compiler.compile(source, tmp_path / "made.onnx", lambda: [random_batch(io, 1)])
+            compiler.compile(source, tmp_path / "made.onnx", lambda: [generate_random_batch(io, 1)])
     assert not (tmp_path / "made.onnx").exists()
 
 
@@ -219,7 +219,7 @@ def test_quantisers_and_the_optimiser_chain(source: Artifact, tmp_path: Path) ->
     assert third.parent is not None
     assert third.parent.parent == first
     before, after = (
-        outputs_of(ONNXRuntime(), one, NETWORK_IO, samples(5)) for one in (second, third)
+        run_compiled(ONNXRuntime(), one, NETWORK_IO, samples(5)) for one in (second, third)
     )
     for one, other in zip(before, after, strict=True):
         np.testing.assert_allclose(one["scores"], other["scores"], atol=0.15)
@@ -246,10 +246,10 @@ def test_weights_that_lie_across_are_turned(
     (gemm,) = (node for node in model.graph.node if node.op_type == "Gemm")
     gemm.attribute.append(onnx.helper.make_attribute("transB", 1))
     onnx.save_model(model, str(tmp_path / "across.onnx"))
-    across = Artifact.of(tmp_path / "across.onnx", "onnx", NETWORK_IO)
+    across = Artifact.create(tmp_path / "across.onnx", "onnx", NETWORK_IO)
     made = compiler.compile(across, tmp_path / "made.onnx", lambda: samples(60))
     before, after = (
-        outputs_of(ONNXRuntime(), one, NETWORK_IO, samples(60)) for one in (source, made)
+        run_compiled(ONNXRuntime(), one, NETWORK_IO, samples(60)) for one in (source, made)
     )
     for one, other in zip(before, after, strict=True):
         np.testing.assert_allclose(one["scores"], other["scores"], atol=0.6)
@@ -269,7 +269,7 @@ def test_the_mnist_network_keeps_its_accuracy_in_8_bits(shared_data: Path, tmp_p
     path = tmp_path / "mnist-8.onnx"
     path.write_bytes((shared_data / "models" / "mnist-8.onnx").read_bytes())
     io = ONNXRuntime().io_of(path)
-    source, labels = Artifact.of(path, "onnx", io), idx("t10k-labels-idx1-ubyte.gz", 8)[:2000]
+    source, labels = Artifact.create(path, "onnx", io), idx("t10k-labels-idx1-ubyte.gz", 8)[:2000]
     test = [{io.inputs[0].name: image} for image in images("t10k-images-idx3-ubyte.gz", 2000)]
     train = [{io.inputs[0].name: image} for image in images("train-images-idx3-ubyte.gz", 100)]
     for compiler in (
@@ -277,7 +277,7 @@ def test_the_mnist_network_keeps_its_accuracy_in_8_bits(shared_data: Path, tmp_p
         ONNXDynamicQuantizer(),
     ):
         made = compiler.compile(source, tmp_path / "made.onnx", lambda: train)
-        found = outputs_of(ONNXRuntime(), made, io, test)
+        found = run_compiled(ONNXRuntime(), made, io, test)
         right = [
             batch[io.outputs[0].name].argmax() == label
             for batch, label in zip(found, labels, strict=True)
@@ -307,7 +307,7 @@ def write_graph(
     graph = onnx.helper.make_graph(nodes, "products", io[:1], io[1:], constants)
     opsets = [onnx.helper.make_opsetid("", 18)]
     onnx.save_model(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9), str(path))
-    return Artifact.of(path, "onnx", ONNXRuntime().io_of(path))
+    return Artifact.create(path, "onnx", ONNXRuntime().io_of(path))
 
 
 def test_there_must_be_something_to_quantise(tmp_path: Path) -> None:
@@ -361,9 +361,9 @@ def test_products_that_are_fused_in_two_steps_load(tmp_path: Path) -> None:
     ]
     weights, vectors = ("wq", "wk", "wv", "w", "last"), ("bq", "bk", "bv", "b", "shift")
     source = write_graph(tmp_path / "model.onnx", nodes, weights, vectors)
-    batches = [random_batch(source.io, 1, seed) for seed in range(20)]
+    batches = [generate_random_batch(source.io, 1, seed) for seed in range(20)]
     made = ONNXStaticQuantizer().compile(source, tmp_path / "made.onnx", lambda: batches)
-    before, after = (outputs_of(ONNXRuntime(), one, source.io, batches) for one in (source, made))
+    before, after = (run_compiled(ONNXRuntime(), one, source.io, batches) for one in (source, made))
     errors = [
         np.abs(one["y"] - other["y"]).mean() for one, other in zip(before, after, strict=True)
     ]
@@ -386,8 +386,8 @@ def test_a_product_is_not_rounded_before_its_bias(tmp_path: Path) -> None:
     for value in (*model.graph.input, *model.graph.output):
         value.CopyFrom(onnx.helper.make_tensor_value_info(value.name, 1, ["n", 2, 3, 8]))
     onnx.save_model(model, path)
-    source = Artifact.of(path, "onnx", ONNXRuntime().io_of(path))
-    batches = [random_batch(source.io, 1, seed) for seed in range(20)]
+    source = Artifact.create(path, "onnx", ONNXRuntime().io_of(path))
+    batches = [generate_random_batch(source.io, 1, seed) for seed in range(20)]
     made = ONNXStaticQuantizer().compile(source, tmp_path / "made.onnx", lambda: batches)
     makers = {
         name: each.op_type for each in onnx.load_model(made.path).graph.node for name in each.output
@@ -395,7 +395,7 @@ def test_a_product_is_not_rounded_before_its_bias(tmp_path: Path) -> None:
     assert makers["product"] == "MatMul"
     (added,) = (each for each in onnx.load_model(made.path).graph.node if each.op_type == "Add")
     assert "product" in added.input
-    before, after = (outputs_of(ONNXRuntime(), one, source.io, batches) for one in (source, made))
+    before, after = (run_compiled(ONNXRuntime(), one, source.io, batches) for one in (source, made))
     assert (
         max(np.abs(one["y"] - other["y"]).mean() for one, other in zip(before, after, strict=True))
         < 0.02
@@ -413,9 +413,9 @@ def test_normalisations_may_share_a_bias(tmp_path: Path) -> None:
         node("LayerNormalization", ["again", "one", "shift"], ["y"], name="second"),
     ]
     source = write_graph(tmp_path / "model.onnx", nodes, [], ["shift"])
-    batches = [random_batch(source.io, 1, seed) for seed in range(20)]
+    batches = [generate_random_batch(source.io, 1, seed) for seed in range(20)]
     made = ONNXStaticQuantizer().compile(source, tmp_path / "made.onnx", lambda: batches)
-    before, after = (outputs_of(ONNXRuntime(), one, source.io, batches) for one in (source, made))
+    before, after = (run_compiled(ONNXRuntime(), one, source.io, batches) for one in (source, made))
     errors = [
         np.abs(one["y"] - other["y"]).mean() for one, other in zip(before, after, strict=True)
     ]
@@ -431,7 +431,7 @@ def test_a_weight_used_twice_loads_without_exact_integers(
     """On processors without VNNI, ONNX Runtime refuses such models with the option for exact
     integers.
     """
-    monkeypatch.setattr("nnpipe.frameworks.onnxruntime.adds_bytes_in_16_bits", lambda: True)
+    monkeypatch.setattr("nnpipe.frameworks.onnxruntime.has_saturating_byte_sums", lambda: True)
     node = onnx.helper.make_node
     nodes = [
         node("MatMul", ["x", "w"], ["a"], name="first"),
@@ -439,7 +439,7 @@ def test_a_weight_used_twice_loads_without_exact_integers(
         node("MatMul", ["b", "w"], ["y"], name="second"),
     ]
     source = write_graph(tmp_path / "model.onnx", nodes, ["w"], [])
-    batches = [random_batch(source.io, 1, seed) for seed in range(20)]
+    batches = [generate_random_batch(source.io, 1, seed) for seed in range(20)]
     made = ONNXStaticQuantizer().compile(source, tmp_path / "made.onnx", lambda: batches)
     assert made.outcome == {"weight_bits": 8}
     with ONNXRuntime().load(made) as session:

@@ -13,7 +13,7 @@ import pytest
 from network_contracts import ONNXNetworkContract
 
 from nnpipe.compilers._onnx_torch.call import OperatorCall
-from nnpipe.compilers._onnx_torch.graph import module_of, table, untranslated
+from nnpipe.compilers._onnx_torch.graph import build_module, build_operator_table, find_untranslated
 from nnpipe.compilers.onnx_to_torch import ONNXToTorch
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import CompileError
@@ -80,7 +80,7 @@ def both(path: Path, inputs: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
     expected = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(
         None, dict(inputs)
     )
-    module = module_of(read_onnx_network(path))
+    module = build_module(read_onnx_network(path))
     tensors = {name: torch.from_numpy(np.array(array)) for name, array in inputs.items()}
     found = None
     with torch.no_grad():
@@ -335,7 +335,7 @@ def test_an_operator_computes_as_onnx_runtime_does(case: Any, tmp_path: Path) ->
 
 
 def test_every_operator_is_tried() -> None:
-    assert {case[0] for case in CASES} | OTHERWISE == set(table())
+    assert {case[0] for case in CASES} | OTHERWISE == set(build_operator_table())
 
 
 def attention(path: Path) -> Path:
@@ -396,7 +396,7 @@ def attention(path: Path) -> Path:
 
 
 def of(path: Path) -> Artifact:
-    return Artifact.of(path, "onnx", read_onnx(path).io())
+    return Artifact.create(path, "onnx", read_onnx(path).io())
 
 
 @pytest.fixture(scope="module")
@@ -428,7 +428,7 @@ def test_products_become_linear_layers_with_the_names_of_the_file(made: Artifact
     kinds = [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
     assert kinds.count("aten.linear.default") == 4
     assert kinds.count("aten.embedding.default") == 1
-    assert not [name for name in read_program(made.path).operators_on_inputs() if ".add." in name]
+    assert not [name for name in read_program(made.path).find_input_operators() if ".add." in name]
 
 
 def test_what_is_not_translated_is_named_before_anything_slow(tmp_path: Path) -> None:
@@ -458,7 +458,7 @@ def test_an_operation_that_is_used_otherwise_is_named(tmp_path: Path) -> None:
 
 
 def test_operators_of_other_domains_are_not_mistaken() -> None:
-    assert untranslated(["com.microsoft::Gelu", "Add", "Shape"]) == ["com.microsoft::Gelu"]
+    assert find_untranslated(["com.microsoft::Gelu", "Add", "Shape"]) == ["com.microsoft::Gelu"]
 
 
 def test_a_call_counts_inputs_that_are_left_out() -> None:

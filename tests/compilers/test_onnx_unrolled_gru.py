@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnpipe.compilers.iree import IREECompiler, unroll
+from nnpipe.compilers.iree import IREECompiler, unroll_gru_layers
 from nnpipe.core.artifact import Artifact
 from nnpipe.formats.onnx import read_onnx
 
@@ -71,7 +71,7 @@ def test_it_computes_the_same(direction: str, after: int, initial: bool, bias: b
         "h": RANDOM.standard_normal((DIRECTIONS[direction], 2, SIZE)).astype("f"),
     }
     expected = ran(source, given)
-    made = unroll(source)
+    made = unroll_gru_layers(source)
     onnx.checker.check_model(made)
     assert "GRU" not in {node.op_type for node in made.graph.node}
     for mine, theirs in zip(ran(made, given), expected, strict=True):
@@ -80,7 +80,7 @@ def test_it_computes_the_same(direction: str, after: int, initial: bool, bias: b
 
 @pytest.mark.parametrize("options", [{"clip": 1.0}, {"activations": ["Tanh", "Tanh"]}])
 def test_other_forms_stay_as_they_are(options: dict[str, Any]) -> None:
-    assert [node.op_type for node in unroll(model(**options)).graph.node] == ["GRU"]
+    assert [node.op_type for node in unroll_gru_layers(model(**options)).graph.node] == ["GRU"]
 
 
 @pytest.mark.slow
@@ -96,7 +96,7 @@ def test_iree_compiles_it(tmp_path: Path) -> None:
     onnx.save(source, path)
     given = {"x": RANDOM.standard_normal((STEPS, 2, GIVEN)).astype("f")}
     made = IREECompiler().compile(
-        Artifact.of(path, "onnx", read_onnx(path).io()), tmp_path / "gru.vmfb"
+        Artifact.create(path, "onnx", read_onnx(path).io()), tmp_path / "gru.vmfb"
     )
     with IREERuntime().load(made) as session:
         found = session.infer(given)

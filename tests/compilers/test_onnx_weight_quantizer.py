@@ -47,7 +47,7 @@ def product(tmp_path: Path) -> Artifact:
         helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),
         tmp_path / "p.onnx",
     )
-    return Artifact.of(tmp_path / "p.onnx", "onnx", IO)
+    return Artifact.create(tmp_path / "p.onnx", "onnx", IO)
 
 
 @pytest.mark.parametrize(("bits", "error", "share"), [("8", 0.01, 0.35), ("4", 0.15, 0.25)])
@@ -72,7 +72,7 @@ def test_a_model_without_such_products_is_refused(product: Artifact, tmp_path: P
         CompileError, match="nothing in it would become int4: its weights are 6,144 float32"
     ):
         ONNXWeightQuantizer().compile(
-            Artifact.of(tmp_path / "sum.onnx", "onnx", IO), tmp_path / "made.onnx"
+            Artifact.create(tmp_path / "sum.onnx", "onnx", IO), tmp_path / "made.onnx"
         )
     assert not (tmp_path / "made.onnx").exists()
 

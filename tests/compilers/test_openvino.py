@@ -16,10 +16,10 @@ from network_contracts import ONNXNetworkContract, onnx_reference
 from nnpipe.compilers.openvino import OpenVINOCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import CompileError, ConfigError, MissingDependency
-from nnpipe.core.tensors import Batch, random_batch
+from nnpipe.core.tensors import Batch, generate_random_batch
 from nnpipe.frameworks.openvino_models import read_model
 from nnpipe.runtimes.openvino import OpenVINORuntime
-from nnpipe.testing.compiler import outputs_of
+from nnpipe.testing.compiler import run_compiled
 from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network, write_tflite_difference
 from nnpipe.testing.session import assert_one_line
 
@@ -28,7 +28,7 @@ needs("openvino")
 
 
 def samples(count: int) -> list[Batch]:
-    return [random_batch(NETWORK_IO, 1, seed) for seed in range(count)]
+    return [generate_random_batch(NETWORK_IO, 1, seed) for seed in range(count)]
 
 
 class TestOpenVINOCompiler(ONNXNetworkContract):
@@ -81,7 +81,7 @@ class TestTFLite(TestOpenVINOCompiler):
 
     @pytest.fixture
     def batches(self, artifact: Artifact) -> Sequence[Batch]:
-        return [random_batch(artifact.io, size, seed=size) for size in (1, 5)]
+        return [generate_random_batch(artifact.io, size, seed=size) for size in (1, 5)]
 
     @pytest.fixture
     def expected(self, artifact: Artifact, batches: Sequence[Batch]) -> Sequence[Batch]:
@@ -95,7 +95,7 @@ def test_integers_stay_close_and_make_the_weights_small(tmp_path: Path) -> None:
         source, tmp_path / "made.openvino", lambda: samples(40)
     )
     assert b'type="FakeQuantize"' in made.path.read_bytes()
-    found = outputs_of(OpenVINORuntime(), made, NETWORK_IO, samples(40))
+    found = run_compiled(OpenVINORuntime(), made, NETWORK_IO, samples(40))
     expected = onnx_reference(source.path, samples(40))
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one["scores"], other["scores"], rtol=0, atol=2)
@@ -106,7 +106,7 @@ def test_how_many_bits_weights_have_is_told(
     overflows: bool, bits: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("nncf", reason="NNCF is not installed")
-    monkeypatch.setattr("nnpipe.compilers.openvino.adds_bytes_in_16_bits", lambda: overflows)
+    monkeypatch.setattr("nnpipe.compilers.openvino.has_saturating_byte_sums", lambda: overflows)
     source = write_onnx_network(tmp_path / "network.onnx")
     made = OpenVINOCompiler(precision="int8").compile(
         source, tmp_path / "made.openvino", lambda: samples(3)
@@ -145,7 +145,9 @@ def test_weights_in_half_precision_take_less_room(tmp_path: Path) -> None:
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     onnx.save_model(model, str(tmp_path / "m.onnx"))
-    source = Artifact.of(tmp_path / "m.onnx", "onnx", OpenVINORuntime().io_of(tmp_path / "m.onnx"))
+    source = Artifact.create(
+        tmp_path / "m.onnx", "onnx", OpenVINORuntime().io_of(tmp_path / "m.onnx")
+    )
     sizes: dict[str, int] = {}
     for precision in ("fp32", "fp16"):
         compiler = OpenVINOCompiler(precision=precision)  # type: ignore[arg-type]
@@ -188,7 +190,7 @@ def ill_matched(tmp_path: Path) -> tuple[Artifact, list[Batch]]:
         str(path),
     )
     batch = {"x": np.ones((1, 4), np.float32), "z": np.ones((1, 5), np.float32)}
-    return Artifact.of(path, "onnx", OpenVINORuntime().io_of(path)), [batch]
+    return Artifact.create(path, "onnx", OpenVINORuntime().io_of(path)), [batch]
 
 
 def test_why_nncf_cannot_quantise_is_told_with_the_operator(
@@ -223,7 +225,7 @@ def test_why_nncf_cannot_quantise_is_told_with_the_operator(
 def test_weights_that_are_reshaped_in_the_model_become_integers(tmp_path: Path) -> None:
     from nnpipe.core.artifact import Artifact
     from nnpipe.formats.onnx import read_onnx
-    from nnpipe.testing.compiler import outputs_of
+    from nnpipe.testing.compiler import run_compiled
 
     pytest.importorskip("nncf", reason="NNCF is not installed")
     onnx = pytest.importorskip("onnx", reason="onnx is not installed")
@@ -244,14 +246,16 @@ def test_weights_that_are_reshaped_in_the_model_become_integers(tmp_path: Path) 
     graph = helper.make_graph(nodes, "g", sides[:1], sides[1:], constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save_model(model, str(tmp_path / "model.onnx"))
-    source = Artifact.of(tmp_path / "model.onnx", "onnx", read_onnx(tmp_path / "model.onnx").io())
+    source = Artifact.create(
+        tmp_path / "model.onnx", "onnx", read_onnx(tmp_path / "model.onnx").io()
+    )
     seen = [
         {"x": np.random.default_rng(n).standard_normal((1, 16)).astype(np.float32)}
         for n in range(20)
     ]
     compiler = OpenVINOCompiler(precision="int8", activation_range="minmax")
     made = compiler.compile(source, tmp_path / "made.openvino", lambda: seen)
-    found = outputs_of(OpenVINORuntime(), made, made.io, seen)
+    found = run_compiled(OpenVINORuntime(), made, made.io, seen)
     for batch, outputs in zip(seen, found, strict=True):
         np.testing.assert_allclose(outputs["y"], batch["x"] @ weights.reshape(16, 5), atol=0.5)
 
@@ -276,7 +280,9 @@ def test_a_bias_with_fewer_axes_than_its_convolution_is_corrected(tmp_path: Path
     graph = helper.make_graph(nodes, "g", sides[:1], sides[1:], constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save_model(model, str(tmp_path / "model.onnx"))
-    source = Artifact.of(tmp_path / "model.onnx", "onnx", read_onnx(tmp_path / "model.onnx").io())
+    source = Artifact.create(
+        tmp_path / "model.onnx", "onnx", read_onnx(tmp_path / "model.onnx").io()
+    )
     seen = [
         {"x": np.random.default_rng(n).standard_normal((1, 3, 6, 6)).astype(np.float32)}
         for n in range(20)
@@ -285,9 +291,9 @@ def test_a_bias_with_fewer_axes_than_its_convolution_is_corrected(tmp_path: Path
         source, tmp_path / "made.openvino", lambda: seen
     )
     floats = OpenVINOCompiler().compile(source, tmp_path / "floats.openvino")
-    wanted_outputs = outputs_of(OpenVINORuntime(), floats, floats.io, seen)
+    wanted_outputs = run_compiled(OpenVINORuntime(), floats, floats.io, seen)
     for wanted, found in zip(
-        wanted_outputs, outputs_of(OpenVINORuntime(), made, made.io, seen), strict=True
+        wanted_outputs, run_compiled(OpenVINORuntime(), made, made.io, seen), strict=True
     ):
         error = np.mean(np.square(found["y"] - wanted["y"])) / np.mean(np.square(wanted["y"]))
         assert error < 0.02
@@ -329,7 +335,9 @@ def test_a_channel_of_small_weights_beside_a_large_one_is_not_lost(tmp_path: Pat
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save_model(model, str(tmp_path / "model.onnx"))
-    source = Artifact.of(tmp_path / "model.onnx", "onnx", read_onnx(tmp_path / "model.onnx").io())
+    source = Artifact.create(
+        tmp_path / "model.onnx", "onnx", read_onnx(tmp_path / "model.onnx").io()
+    )
     seen = [
         {"x": np.random.default_rng(n).standard_normal((1, 8)).astype(np.float32)}
         for n in range(20)
@@ -338,7 +346,7 @@ def test_a_channel_of_small_weights_beside_a_large_one_is_not_lost(tmp_path: Pat
     made = compiler.compile(source, tmp_path / "made.openvino", lambda: seen)
     wanted = np.concatenate([batch["x"] @ constant for batch in seen])
     found = np.concatenate(
-        [each["y"] for each in outputs_of(OpenVINORuntime(), made, made.io, seen)]
+        [each["y"] for each in run_compiled(OpenVINORuntime(), made, made.io, seen)]
     )
     error = np.square(found - wanted).mean(0) / np.square(wanted).mean(0)
     assert (error < 0.01).all(), error

@@ -20,9 +20,9 @@ from nnpipe.compilers.tflite import TFLiteCompiler, TFLiteSlimmer
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import Calibration, ModelCompiler
 from nnpipe.core.errors import ArtifactError, CompileError, ConfigError, MissingDependency
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, generate_random_batch
 from nnpipe.runtimes.litert import LiteRTRuntime
-from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
+from nnpipe.testing.compiler import ModelCompilerContract, run_compiled
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 pytest.importorskip("h5py", reason="h5py is not installed")
@@ -31,7 +31,7 @@ IO = IOSpec(
     (TensorSpec("image", (None, 8, 8, 1), "float32"), TensorSpec("extra", (None, 3), "float32")),
     (TensorSpec("scores", (None, 5), "float32"), TensorSpec("squashed", (None, 2), "float32")),
 )
-SAMPLES = [random_batch(IO, 1, seed) for seed in range(60)]
+SAMPLES = [generate_random_batch(IO, 1, seed) for seed in range(60)]
 
 
 def keras_quietly() -> Any:
@@ -73,7 +73,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> tuple[Artifact, list[Ba
     for batch in SAMPLES:
         squashed, scores = model([batch["extra"], batch["image"]], training=False)
         expected.append({"scores": scores.numpy(), "squashed": squashed.numpy()})
-    return Artifact.of(path, "keras", IO), expected
+    return Artifact.create(path, "keras", IO), expected
 
 
 class TFLiteContract(ModelCompilerContract):
@@ -123,7 +123,7 @@ class TestFloat32(TFLiteContract):
     ) -> None:
         assert compiled.io == IO
         with runtime.load(compiled) as session:
-            assert session.infer(random_batch(IO, 7))["scores"].shape == (7, 5)
+            assert session.infer(generate_random_batch(IO, 7))["scores"].shape == (7, 5)
 
 
 class TestInt8(TFLiteContract):
@@ -173,7 +173,9 @@ def test_halved_weights_stay_close(network: tuple[Artifact, list[Batch]], tmp_pa
     source, expected = network
     made = TFLiteCompiler(target="float16").compile(source, tmp_path / "small.tflite")
     assert made.io == IO
-    for found, wanted in zip(outputs_of(LiteRTRuntime(), made, IO, SAMPLES), expected, strict=True):
+    for found, wanted in zip(
+        run_compiled(LiteRTRuntime(), made, IO, SAMPLES), expected, strict=True
+    ):
         np.testing.assert_allclose(found["scores"], wanted["scores"], atol=5e-3)
 
 
@@ -186,10 +188,10 @@ def test_integer_weights_stay_close(tmp_path: Path) -> None:
     io = IOSpec(
         (TensorSpec("x", (None, 64), "float32"),), (TensorSpec("y", (None, 32), "float32"),)
     )
-    source = Artifact.of(tmp_path / "dense.keras", "keras", io)
+    source = Artifact.create(tmp_path / "dense.keras", "keras", io)
     made = TFLiteCompiler(target="dynamic").compile(source, tmp_path / "small.tflite")
-    batch = random_batch(io, 4)
-    (found,) = outputs_of(LiteRTRuntime(), made, io, [batch])
+    batch = generate_random_batch(io, 4)
+    (found,) = run_compiled(LiteRTRuntime(), made, io, [batch])
     assert made.size < source.size / 2
     np.testing.assert_allclose(found["y"], model(batch["x"]).numpy(), atol=0.15)
 
@@ -204,10 +206,10 @@ def test_a_single_tensor_may_bear_any_name(tmp_path: Path) -> None:
         (TensorSpec("größe", (None, 3), "float32"),),
     )
     made = TFLiteCompiler().compile(
-        Artifact.of(tmp_path / "plain.keras", "keras", io), tmp_path / "made.tflite"
+        Artifact.create(tmp_path / "plain.keras", "keras", io), tmp_path / "made.tflite"
     )
     assert made.io == io
-    batch = random_batch(io, 2)
+    batch = generate_random_batch(io, 2)
     with LiteRTRuntime().load(made) as session:
         np.testing.assert_allclose(
             session.infer(batch)["größe"],
@@ -235,7 +237,7 @@ def test_a_model_that_carries_code_is_refused(tmp_path: Path) -> None:
     io = IOSpec((TensorSpec("x", (None, 4), "float32"),), (TensorSpec("y", (None, 4), "float32"),))
     with pytest.raises(ArtifactError, match=r"code\.keras: holds a Lambda layer"):
         TFLiteCompiler().compile(
-            Artifact.of(tmp_path / "code.keras", "keras", io), tmp_path / "made.tflite"
+            Artifact.create(tmp_path / "code.keras", "keras", io), tmp_path / "made.tflite"
         )
 
 
@@ -249,7 +251,7 @@ def test_an_operation_without_counterpart_names_model_and_cause(tmp_path: Path) 
         CompileError, match=r"TFLiteCompiler cannot compile .*odd\.keras: .*Erfinv"
     ) as caught:
         TFLiteCompiler().compile(
-            Artifact.of(tmp_path / "odd.keras", "keras", io), tmp_path / "made.tflite"
+            Artifact.create(tmp_path / "odd.keras", "keras", io), tmp_path / "made.tflite"
         )
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "made.tflite").exists()
@@ -312,7 +314,7 @@ def test_the_edge_tpu_compiler_gets_integers_and_one_sample(
     made = edge_tpu(network, tmp_path)
     assert made.target == "edgetpu"
     assert [(spec.dtype, spec.shape[0]) for spec in made.io] == [("uint8", 1)] * 4
-    (found,) = outputs_of(LiteRTRuntime(), made, IO, SAMPLES[:1])
+    (found,) = run_compiled(LiteRTRuntime(), made, IO, SAMPLES[:1])
     np.testing.assert_allclose(found["scores"], network[1][0]["scores"], atol=0.15)
 
 
@@ -384,11 +386,11 @@ def test_the_mlperf_tiny_network_keeps_its_accuracy_in_integers(
         target="int8", inference_input_type="int8", inference_output_type="int8"
     )
     made = compiler.compile(
-        Artifact.of(tmp_path / "resnet.keras", "keras", io),
+        Artifact.create(tmp_path / "resnet.keras", "keras", io),
         tmp_path / "made.tflite",
         lambda: [{"input_1": i} for i in train],
     )
-    found = outputs_of(LiteRTRuntime(), made, io, [{"input_1": image} for image in images])
+    found = run_compiled(LiteRTRuntime(), made, io, [{"input_1": image} for image in images])
     right = [batch["class"].argmax() == label for batch, label in zip(found, labels, strict=True)]
     assert np.mean(right) >= 0.87  # 0.890 before; the one that MLPerf Tiny quantised has 0.884
 

@@ -15,9 +15,9 @@ from installed import needs
 from nnpipe.compilers.tflite import TorchToTFLite
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.tensors import IOSpec, TensorSpec, random_batch
+from nnpipe.core.tensors import IOSpec, TensorSpec, generate_random_batch
 from nnpipe.runtimes.litert import LiteRTRuntime
-from nnpipe.testing.compiler import outputs_of
+from nnpipe.testing.compiler import run_compiled
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 needs("tensorflow")
@@ -25,7 +25,7 @@ pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 nn = torch.nn
 
 IO = IOSpec((TensorSpec("x", (1, 10, 16), "float32"),), (TensorSpec("y", (1, 10, 16), "float32"),))
-SAMPLES = [random_batch(IO, 1, seed) for seed in range(16)]
+SAMPLES = [generate_random_batch(IO, 1, seed) for seed in range(16)]
 
 
 class Causal(nn.Module):
@@ -68,7 +68,7 @@ def exported(network: Any, path: Path, free: bool = False) -> Artifact:
     shape = (None if free else 1, 10, 16)
     name = str(program.graph_signature.user_outputs[0])
     io = IOSpec((TensorSpec("x", shape, "float32"),), (TensorSpec(name, shape, "float32"),))
-    return Artifact.of(path, "torch-export", io)
+    return Artifact.create(path, "torch-export", io)
 
 
 def operators(path: Path) -> Counter[tuple[str, str]]:
@@ -98,7 +98,10 @@ def error(source: Artifact, network: Any, compiler: TorchToTFLite, path: Path) -
             [network(torch.from_numpy(sample["x"])).numpy() for sample in SAMPLES]
         )
     found = np.concatenate(
-        [next(iter(each.values())) for each in outputs_of(LiteRTRuntime(), made, made.io, SAMPLES)]
+        [
+            next(iter(each.values()))
+            for each in run_compiled(LiteRTRuntime(), made, made.io, SAMPLES)
+        ]
     )
     return float(np.abs(found - expected).mean() / np.abs(expected).mean())
 

@@ -16,9 +16,9 @@ from nnpipe.compilers.torch_quantizer import TorchPT2EQuantizer
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import CompileError, ConfigError
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.plan import Plan, bridge, plan
+from nnpipe.core.plan import Plan, find_bridge, plan
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.tensors import random_batch
+from nnpipe.core.tensors import generate_random_batch
 from nnpipe.modelwrappers.classification.small_cnn import PyTorchDigitsCNN, TensorFlowDigitsCNN
 from nnpipe.runtimes.litert import LiteRTRuntime
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
@@ -108,7 +108,7 @@ def test_a_chain_that_does_not_fit_says_where(
 
 
 def test_the_way_from_pytorch_to_tflite_is_one_step() -> None:
-    assert bridge(TORCH, ("tflite",), KNOWN) == (TorchToTFLite,)
+    assert find_bridge(TORCH, ("tflite",), KNOWN) == (TorchToTFLite,)
 
 
 @pytest.mark.slow
@@ -117,7 +117,7 @@ def test_a_program_that_is_pruned_and_quantised_runs_and_keeps_its_zeros(tmp_pat
     pytest.importorskip("torchao", reason="torchao is not installed")
     model = PyTorchDigitsCNN().open()
     source = model.export(tmp_path / "digits.pt2", TORCH)
-    samples = [random_batch(model.io, 1, seed) for seed in range(8)]
+    samples = [generate_random_batch(model.io, 1, seed) for seed in range(8)]
     pruned = TorchPruner(sparsity=0.8).compile(source, tmp_path / "pruned.pt2")
     made = TorchPT2EQuantizer().compile(pruned, tmp_path / "int8.pt2", lambda: samples)
     assert [a.producer.get("class", "").rpartition(".")[2] for a in (made, made.parent) if a] == [

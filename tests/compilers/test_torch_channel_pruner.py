@@ -12,13 +12,13 @@ from network_contracts import TorchNetworkContract, trained_resnet
 from nnpipe.compilers.torch_pruner import TorchChannelPruner
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import CompileError
-from nnpipe.core.tensors import random_batch
+from nnpipe.core.tensors import generate_random_batch
 from nnpipe.runtimes.pytorch import PyTorchRuntime
-from nnpipe.testing.compiler import outputs_of
+from nnpipe.testing.compiler import run_compiled
 from nnpipe.testing.model_files import (
     NETWORK_IO,
-    outputs_of_network,
-    torch_network,
+    create_torch_network,
+    run_network,
     write_torch_network,
 )
 from nnpipe.testing.session import assert_one_line
@@ -26,7 +26,7 @@ from nnpipe.testing.session import assert_one_line
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn = torch.nn
 
-SAMPLES = [random_batch(NETWORK_IO, 1, seed) for seed in range(32)]
+SAMPLES = [generate_random_batch(NETWORK_IO, 1, seed) for seed in range(32)]
 
 
 class Chain(nn.Module):
@@ -97,10 +97,10 @@ def test_nothing_taken_is_nothing_changed(source: Artifact, tmp_path: Path) -> N
     made = TorchChannelPruner(channel_sparsity=0).compile(source, tmp_path / "made.pt2")
     network = chain()
     for found, batch in zip(
-        outputs_of(PyTorchRuntime(), made, NETWORK_IO, SAMPLES), SAMPLES, strict=True
+        run_compiled(PyTorchRuntime(), made, NETWORK_IO, SAMPLES), SAMPLES, strict=True
     ):
         np.testing.assert_allclose(
-            found["scores"], outputs_of_network(network, batch)["scores"], atol=1e-6
+            found["scores"], run_network(network, batch)["scores"], atol=1e-6
         )
 
 
@@ -128,15 +128,13 @@ def test_what_stays_computes_as_if_the_rest_were_zero(source: Artifact, tmp_path
         for taker, ways in gone.items():
             layers[taker].weight[:, ways] = 0
     for one, batch in zip(
-        outputs_of(PyTorchRuntime(), made, NETWORK_IO, SAMPLES), SAMPLES, strict=True
+        run_compiled(PyTorchRuntime(), made, NETWORK_IO, SAMPLES), SAMPLES, strict=True
     ):
-        np.testing.assert_allclose(
-            one["scores"], outputs_of_network(network, batch)["scores"], atol=1e-5
-        )
+        np.testing.assert_allclose(one["scores"], run_network(network, batch)["scores"], atol=1e-5)
 
 
 def test_channels_that_meet_others_stay(tmp_path: Path) -> None:
-    source = write_torch_network(tmp_path / "network.pt2", torch_network(channels=8))
+    source = write_torch_network(tmp_path / "network.pt2", create_torch_network(channels=8))
     with pytest.raises(CompileError, match="no layer whose channels can be taken away") as caught:
         TorchChannelPruner().compile(source, tmp_path / "made.pt2")
     assert_one_line(caught.value)

@@ -11,9 +11,9 @@ from hypothesis import strategies as some
 from hypothesis.extra.numpy import arrays
 from network_contracts import TorchNetworkContract
 
-from nnpipe.compilers.torch_pruner import TorchClusterer, TorchPruner, clustered
+from nnpipe.compilers.torch_pruner import TorchClusterer, TorchPruner, cluster_values
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.tensors import random_batch
+from nnpipe.core.tensors import generate_random_batch
 from nnpipe.testing.model_files import NETWORK_IO
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -23,7 +23,7 @@ MATRICES = ("first.0.weight", "depthwise.0.weight", "pointwise.0.weight", "dense
 
 class TestTorchClusterer(TorchNetworkContract):
     tolerance = 0.5  # of outputs between -8 and 8
-    samples = (random_batch(NETWORK_IO, 20, seed=0),)
+    samples = (generate_random_batch(NETWORK_IO, 20, seed=0),)
 
     @pytest.fixture
     def compiler(self) -> TorchClusterer:
@@ -50,7 +50,7 @@ numbers = arrays(np.float64, some.integers(1, 60), elements=some.floats(-1e3, 1e
 def test_no_number_lies_nearer_to_another_cluster(
     values: np.ndarray, number: int, by_density: bool
 ) -> None:
-    found = clustered(values, number, by_density)
+    found = cluster_values(values, number, by_density)
     assert found.shape == values.shape
     centres = np.unique(found)
     assert len(centres) <= number
@@ -65,10 +65,10 @@ def test_the_order_of_numbers_does_not_matter(
     order = np.arange(len(values))
     random.shuffle(order)  # type: ignore[attr-defined]
     np.testing.assert_array_equal(
-        clustered(values[order], number), clustered(values, number)[order]
+        cluster_values(values[order], number), cluster_values(values, number)[order]
     )
 
 
 def test_well_parted_numbers_get_a_cluster_each() -> None:
     values = np.array([9.5, 0, 0.5, 10, 5, 10.5, 5.5])
-    np.testing.assert_allclose(clustered(values, 3), [10, 0.25, 0.25, 10, 5.25, 10, 5.25])
+    np.testing.assert_allclose(cluster_values(values, 3), [10, 0.25, 0.25, 10, 5.25, 10, 5.25])

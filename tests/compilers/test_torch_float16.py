@@ -15,33 +15,33 @@ from network_contracts import TorchNetworkContract
 from nnpipe.compilers.torch_float16 import TorchFloat16
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import CompileError
-from nnpipe.core.tensors import random_batch
+from nnpipe.core.tensors import generate_random_batch
 from nnpipe.runtimes.pytorch import PyTorchRuntime
-from nnpipe.testing.compiler import outputs_of
+from nnpipe.testing.compiler import run_compiled
 from nnpipe.testing.model_files import (
     NETWORK_IO,
-    outputs_of_network,
-    torch_network,
+    create_torch_network,
+    run_network,
     write_torch_network,
 )
 from nnpipe.testing.session import assert_one_line
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-BATCH = random_batch(NETWORK_IO, 20)
+BATCH = generate_random_batch(NETWORK_IO, 20)
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     return write_torch_network(
-        tmp_path_factory.mktemp("source") / "network.pt2", torch_network(channels=64)
+        tmp_path_factory.mktemp("source") / "network.pt2", create_torch_network(channels=64)
     )
 
 
 class TestTorchFloat16(TorchNetworkContract):
     tolerance = 0.02  # of outputs between -8 and 8
     samples = (BATCH,)
-    network = staticmethod(functools.partial(torch_network, channels=64))
+    network = staticmethod(functools.partial(create_torch_network, channels=64))
 
     @pytest.fixture
     def compiler(self) -> TorchFloat16:
@@ -66,8 +66,8 @@ def test_weights_take_half_the_room(
         str(n.target): getattr(n.meta.get("val"), "dtype", None) for n in program.graph.nodes
     }
     assert computed["aten.linear.default"] is (torch.float32 if weights_only else half)
-    (found,) = outputs_of(PyTorchRuntime(), made, NETWORK_IO, [BATCH])
-    wanted = outputs_of_network(torch_network(channels=64), BATCH)
+    (found,) = run_compiled(PyTorchRuntime(), made, NETWORK_IO, [BATCH])
+    wanted = run_network(create_torch_network(channels=64), BATCH)
     scale = np.abs(wanted["scores"]).max()
     error = np.abs(found["scores"] - wanted["scores"]).max() / scale
     assert 1e-6 < error < (0.005 if precision == "float16" else 0.05)
@@ -87,14 +87,12 @@ def test_numbers_of_a_type_that_the_program_names_become_smaller_too(tmp_path: P
     torch.manual_seed(0)
     source = write_torch_network(tmp_path / "naming.pt2", network := Naming().eval())
     made = TorchFloat16().compile(source, tmp_path / "made.pt2")
-    (found,) = outputs_of(PyTorchRuntime(), made, NETWORK_IO, [BATCH])
-    np.testing.assert_allclose(
-        found["scores"], outputs_of_network(network, BATCH)["scores"], atol=5e-3
-    )
+    (found,) = run_compiled(PyTorchRuntime(), made, NETWORK_IO, [BATCH])
+    np.testing.assert_allclose(found["scores"], run_network(network, BATCH)["scores"], atol=5e-3)
 
 
 def test_weights_beyond_float16_are_refused_by_name(tmp_path: Path) -> None:
-    network = torch_network()
+    network = create_torch_network()
     network.dense.weight.data[0, 0] = 1e6
     source = write_torch_network(tmp_path / "large.pt2", network)
     with pytest.raises(

@@ -12,20 +12,20 @@ from network_contracts import TorchNetworkContract, trained_resnet
 from nnpipe.compilers.torch_pruner import TorchPruner
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import CompileError, ConfigError
-from nnpipe.core.tensors import random_batch
+from nnpipe.core.tensors import generate_random_batch
 from nnpipe.runtimes.pytorch import PyTorchRuntime
-from nnpipe.testing.compiler import outputs_of
+from nnpipe.testing.compiler import run_compiled
 from nnpipe.testing.model_files import (
     NETWORK_IO,
-    outputs_of_network,
-    torch_network,
+    create_torch_network,
+    run_network,
     write_torch_network,
 )
 from nnpipe.testing.session import assert_one_line
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-SAMPLES = [random_batch(NETWORK_IO, 1, seed) for seed in range(64)]
+SAMPLES = [generate_random_batch(NETWORK_IO, 1, seed) for seed in range(64)]
 MATRICES = ("first.0.weight", "depthwise.0.weight", "pointwise.0.weight", "dense.weight")
 
 
@@ -35,8 +35,8 @@ def weights_of(artifact: Artifact) -> dict[str, np.ndarray]:
 
 
 def error(made: Artifact, network: Any) -> float:
-    found = outputs_of(PyTorchRuntime(), made, NETWORK_IO, SAMPLES)
-    wanted = [outputs_of_network(network, batch) for batch in SAMPLES]
+    found = run_compiled(PyTorchRuntime(), made, NETWORK_IO, SAMPLES)
+    wanted = [run_network(network, batch) for batch in SAMPLES]
     return float(
         np.mean([(f["scores"] - w["scores"]) ** 2 for f, w in zip(found, wanted, strict=True)])
     )
@@ -94,7 +94,7 @@ def test_fine_tuning_brings_back_most_and_keeps_the_zeros(source: Artifact, tmp_
     pruner = TorchPruner(sparsity=0.5, fine_tuning_steps=200, fine_tuning_rate=0.01)
     tuned = pruner.compile(source, tmp_path / "tuned.pt2", lambda: SAMPLES)
     plain = TorchPruner(sparsity=0.5).compile(source, tmp_path / "plain.pt2")
-    network = torch_network()
+    network = create_torch_network()
     assert error(tuned, network) < 0.6 * error(plain, network)
     before, after = weights_of(plain), weights_of(tuned)
     for name in MATRICES:
@@ -104,7 +104,7 @@ def test_fine_tuning_brings_back_most_and_keeps_the_zeros(source: Artifact, tmp_
 class Probabilities(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.network = torch_network()
+        self.network = create_torch_network()
 
     def forward(self, given: Any) -> Any:
         found = self.network(given)
@@ -116,9 +116,9 @@ def test_probabilities_are_learned_as_such(tmp_path: Path, monkeypatch: pytest.M
     from nnpipe.compilers import _torch_program_compiler
 
     seen: list[list[bool]] = []
-    loss = _torch_program_compiler._loss
+    loss = _torch_program_compiler._compute_loss
     monkeypatch.setattr(
-        _torch_program_compiler, "_loss", lambda *args: seen.append(args[2]) or loss(*args)
+        _torch_program_compiler, "_compute_loss", lambda *args: seen.append(args[2]) or loss(*args)
     )
     source = write_torch_network(tmp_path / "network.pt2", Probabilities())
     pruner = TorchPruner(fine_tuning_steps=100, fine_tuning_rate=0.01)

@@ -14,14 +14,14 @@ from network_contracts import TorchNetworkContract
 from nnpipe.compilers.torch_quantizer import TorchPT2EQuantizer
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import CompileError, ConfigError, MissingDependency
-from nnpipe.core.tensors import random_batch
+from nnpipe.core.tensors import generate_random_batch
 from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
 from nnpipe.runtimes.pytorch import PyTorchRuntime
-from nnpipe.testing.compiler import outputs_of
+from nnpipe.testing.compiler import run_compiled
 from nnpipe.testing.model_files import (
     NETWORK_IO,
-    outputs_of_network,
-    torch_network,
+    create_torch_network,
+    run_network,
     write_torch_network,
 )
 from nnpipe.testing.session import assert_one_line
@@ -29,7 +29,7 @@ from nnpipe.testing.session import assert_one_line
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 needs("torchao")
 
-SAMPLES = [random_batch(NETWORK_IO, 1, seed) for seed in range(60)]
+SAMPLES = [generate_random_batch(NETWORK_IO, 1, seed) for seed in range(60)]
 
 
 def needs_executorch() -> None:
@@ -64,7 +64,7 @@ class TestX86(QuantizerContract):
     def test_the_number_of_samples_stays_free(self, compiled: Artifact) -> None:
         assert compiled.io == NETWORK_IO
         with PyTorchRuntime().load(compiled) as session:
-            assert session.infer(random_batch(NETWORK_IO, 7))["scores"].shape == (7, 5)
+            assert session.infer(generate_random_batch(NETWORK_IO, 7))["scores"].shape == (7, 5)
 
 
 @pytest.mark.slow
@@ -79,16 +79,18 @@ class TestXNNPACK(QuantizerContract):
 
 @pytest.mark.slow
 def test_integers_stay_close_and_make_the_weights_small(tmp_path: Path) -> None:
-    source = write_torch_network(tmp_path / "network.pt2", network := torch_network(channels=64))
+    source = write_torch_network(
+        tmp_path / "network.pt2", network := create_torch_network(channels=64)
+    )
     made = TorchPT2EQuantizer().compile(source, tmp_path / "made.pt2", lambda: SAMPLES)
     assert made.io == NETWORK_IO
     loaded = torch.export.load(made.path)
     dtypes = {tensor.dtype for tensor in loaded.state_dict.values() if tensor.ndim > 1}
     assert dtypes == {torch.int8}
-    found = outputs_of(PyTorchRuntime(), made, NETWORK_IO, SAMPLES)
+    found = run_compiled(PyTorchRuntime(), made, NETWORK_IO, SAMPLES)
     for one, batch in zip(found, SAMPLES, strict=True):
         np.testing.assert_allclose(
-            one["scores"], outputs_of_network(network, batch)["scores"], rtol=0, atol=1
+            one["scores"], run_network(network, batch)["scores"], rtol=0, atol=1
         )
 
 
@@ -111,9 +113,9 @@ def test_names_of_a_positional_program_are_kept(tmp_path: Path) -> None:
     torch.export.save(program, tmp_path / "foreign.pt2")
     io = PyTorchRuntime().io_of(tmp_path / "foreign.pt2")
     assert [spec.name for spec in io] == ["left", "right", "linear"]
-    source = Artifact.of(tmp_path / "foreign.pt2", "torch-export", io)
+    source = Artifact.create(tmp_path / "foreign.pt2", "torch-export", io)
     made = TorchPT2EQuantizer().compile(
-        source, tmp_path / "made.pt2", lambda: [random_batch(io, 5)]
+        source, tmp_path / "made.pt2", lambda: [generate_random_batch(io, 5)]
     )
     assert made.io == io
 
@@ -191,10 +193,10 @@ def test_a_trained_network_keeps_its_accuracy_in_integers(
     )
     batches = [{"image": part} for part in np.split(images[:400], 4)]
     exact = np.concatenate(
-        [b["scores"] for b in outputs_of(PyTorchRuntime(), source, io, batches)]
+        [b["scores"] for b in run_compiled(PyTorchRuntime(), source, io, batches)]
     ).argmax(1)
     found = np.concatenate(
-        [b["scores"] for b in outputs_of(PyTorchRuntime(), made, io, batches)]
+        [b["scores"] for b in run_compiled(PyTorchRuntime(), made, io, batches)]
     ).argmax(1)
     assert np.mean(exact == labels[:400]) > 0.89
     assert np.mean(found == exact) >= 0.95
@@ -243,7 +245,7 @@ def write_uneven_network(folder: Path) -> Artifact:
         network, (torch.zeros(2, 6),), dynamic_shapes=({0: torch.export.Dim("n")},)
     )
     torch.export.save(program, folder / "network.pt2")
-    return Artifact.of(
+    return Artifact.create(
         folder / "network.pt2", "torch-export", PyTorchRuntime().io_of(folder / "network.pt2")
     )
 
@@ -254,14 +256,14 @@ def trained(
     """Return the network in 8 bits after some steps, and its error for samples that it has not
     seen.
     """
-    samples = [random_batch(source.io, 1, seed) for seed in range(256)]
-    unseen = [random_batch(source.io, 64, 1000)]
+    samples = [generate_random_batch(source.io, 1, seed) for seed in range(256)]
+    unseen = [generate_random_batch(source.io, 64, 1000)]
     compiler = TorchPT2EQuantizer(
         quantizer=quantizer, fine_tuning_steps=steps, fine_tuning_rate=rate
     )
     made = compiler.compile(source, folder / f"made{steps}.pt2", lambda: samples)
     found, wanted = (
-        outputs_of(PyTorchRuntime(), each, source.io, unseen)[0] for each in (made, source)
+        run_compiled(PyTorchRuntime(), each, source.io, unseen)[0] for each in (made, source)
     )
     return made, float(np.mean([np.square(found[name] - wanted[name]).mean() for name in wanted]))
 

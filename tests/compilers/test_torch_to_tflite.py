@@ -15,16 +15,16 @@ import pytest
 from installed import needs
 from network_contracts import TorchNetworkContract
 
-from nnpipe.compilers._torch_tf.program import UNTRANSLATED, table
+from nnpipe.compilers._torch_tf.program import UNTRANSLATED, build_operator_table
 from nnpipe.compilers.tflite import TorchToTFLite
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import CompileError, ConfigError
-from nnpipe.core.tensors import IOSpec, TensorSpec, random_batch
+from nnpipe.core.tensors import IOSpec, TensorSpec, generate_random_batch
 from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
 from nnpipe.modelwrappers.classification.small_cnn import PyTorchMNISTCNN
 from nnpipe.runtimes.litert import LiteRTRuntime
-from nnpipe.testing.compiler import outputs_of
-from nnpipe.testing.model_files import NETWORK_IO, outputs_of_network, torch_network
+from nnpipe.testing.compiler import run_compiled
+from nnpipe.testing.model_files import NETWORK_IO, create_torch_network, run_network
 from nnpipe.testing.session import assert_one_line
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -33,7 +33,7 @@ pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 nn = torch.nn
 F = nn.functional
 
-SAMPLES = [random_batch(NETWORK_IO, 1, seed) for seed in range(60)]
+SAMPLES = [generate_random_batch(NETWORK_IO, 1, seed) for seed in range(60)]
 
 
 class TFLiteContract(TorchNetworkContract):
@@ -65,10 +65,10 @@ class TestFloat32(TFLiteContract):
 
     def test_the_number_of_samples_stays_free(self, compiled: Artifact) -> None:
         assert compiled.io == NETWORK_IO
-        batch = random_batch(NETWORK_IO, 7)
-        (found,) = outputs_of(LiteRTRuntime(), compiled, NETWORK_IO, [batch])
+        batch = generate_random_batch(NETWORK_IO, 7)
+        (found,) = run_compiled(LiteRTRuntime(), compiled, NETWORK_IO, [batch])
         np.testing.assert_allclose(
-            found["scores"], outputs_of_network(torch_network(), batch)["scores"], atol=1e-5
+            found["scores"], run_network(create_torch_network(), batch)["scores"], atol=1e-5
         )
 
 
@@ -103,7 +103,7 @@ def translated(network: Any, io: IOSpec, path: Path) -> Artifact:
     program.example_inputs = None
     torch.export.save(program, path)
     return TorchToTFLite().compile(
-        Artifact.of(path, "torch-export", io), path.with_suffix(".tflite")
+        Artifact.create(path, "torch-export", io), path.with_suffix(".tflite")
     )
 
 
@@ -247,7 +247,7 @@ def check(names: Sequence[str], folder: Path) -> None:
         (TensorSpec("y", (None, wanted.shape[1]), "float32"),),
     )
     made = translated(network, io, folder / "pieces.pt2")
-    (found,) = outputs_of(LiteRTRuntime(), made, io, [{"x": image}])
+    (found,) = run_compiled(LiteRTRuntime(), made, io, [{"x": image}])
     ends = np.cumsum([part.shape[1] for part in parts])[:-1]
     for name, one, other in zip(names, np.split(found["y"], ends, 1), parts, strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-6, atol=1e-5, err_msg=name)
@@ -292,7 +292,7 @@ def test_recurrent_layers_and_attention_are_the_same(kind: Any, tmp_path: Path) 
         (TensorSpec("x", (None, 7), "float32"),),
         (TensorSpec("y", (None, wanted.shape[1]), "float32"),),
     )
-    (found,) = outputs_of(
+    (found,) = run_compiled(
         LiteRTRuntime(), translated(network, io, tmp_path / "text.pt2"), io, [{"x": tokens}]
     )
     np.testing.assert_allclose(found["y"], wanted, rtol=1e-4, atol=1e-5)
@@ -305,7 +305,7 @@ def test_operators_that_write_into_their_operand_change_it_for_others_too(tmp_pa
         return x * 2
 
     network = randomised(Pieces(function))
-    image = random_batch(
+    image = generate_random_batch(
         io := IOSpec(
             (TensorSpec("x", (None, 2, 6, 8), "float32"),),
             (TensorSpec("y", (None, 4, 6, 8), "float32"),),
@@ -313,7 +313,7 @@ def test_operators_that_write_into_their_operand_change_it_for_others_too(tmp_pa
         3,
     )
     made = translated(network, io, tmp_path / "writing.pt2")
-    (found,) = outputs_of(LiteRTRuntime(), made, io, [image])
+    (found,) = run_compiled(LiteRTRuntime(), made, io, [image])
     with torch.no_grad():
         np.testing.assert_allclose(
             found["y"], network(torch.from_numpy(image["x"])).numpy(), atol=1e-5
@@ -329,11 +329,11 @@ def test_a_program_of_few_operators_is_the_same(source: Artifact, tmp_path: Path
     }
     program.example_inputs = None
     torch.export.save(program, tmp_path / "core.pt2")
-    core = Artifact.of(tmp_path / "core.pt2", "torch-export", NETWORK_IO)
+    core = Artifact.create(tmp_path / "core.pt2", "torch-export", NETWORK_IO)
     made = TorchToTFLite().compile(core, tmp_path / "core.tflite")
-    batch = random_batch(NETWORK_IO, 5)
-    (found,) = outputs_of(LiteRTRuntime(), made, NETWORK_IO, [batch])
-    for name, array in outputs_of_network(torch_network(), batch).items():
+    batch = generate_random_batch(NETWORK_IO, 5)
+    (found,) = run_compiled(LiteRTRuntime(), made, NETWORK_IO, [batch])
+    for name, array in run_network(create_torch_network(), batch).items():
         np.testing.assert_allclose(found[name], array, atol=1e-5)
 
 
@@ -383,7 +383,7 @@ def test_known_refusals_are_those_that_are_translated_nowhere(tmp_path: Path) ->
     torch.export.save(torch.export.export(Refused(), (torch.ones(2, 3),)), path)
     (cause,) = TorchToTFLite().refusals(path)
     assert "PyTorch's aten.fft_rfft.default, aten.median.dim cannot" in cause
-    assert not {name.split(".")[0] for name in table()} & UNTRANSLATED
+    assert not {name.split(".")[0] for name in build_operator_table()} & UNTRANSLATED
     assert all(hasattr(torch.ops.aten, name) for name in UNTRANSLATED)
 
 
@@ -399,9 +399,9 @@ def test_nothing_is_known_against_what_is_translated(tmp_path: Path) -> None:
 def test_a_cnn_of_ours_is_the_same(tmp_path: Path) -> None:
     model = PyTorchMNISTCNN().open()
     source = model.export(tmp_path / "cnn.pt2", "torch-export")
-    batch = random_batch(model.io, 3)
+    batch = generate_random_batch(model.io, 3)
     made = TorchToTFLite().compile(source, tmp_path / "cnn.tflite")
-    (found,) = outputs_of(LiteRTRuntime(), made, model.io, [batch])
+    (found,) = run_compiled(LiteRTRuntime(), made, model.io, [batch])
     with model.session() as session:
         np.testing.assert_allclose(found["scores"], session.infer(batch)["scores"], atol=1e-5)
 
@@ -431,7 +431,7 @@ def test_a_trained_network_keeps_its_accuracy(tmp_path: Path, shared_data: Path)
         wanted = np.concatenate([session.infer(batch)["scores"] for batch in unseen])
     exact = TorchToTFLite().compile(source, tmp_path / "exact.tflite")
     found = np.concatenate(
-        [batch["scores"] for batch in outputs_of(LiteRTRuntime(), exact, io, unseen)]
+        [batch["scores"] for batch in run_compiled(LiteRTRuntime(), exact, io, unseen)]
     )
     np.testing.assert_allclose(found, wanted, atol=1e-5)
     compiler = TorchToTFLite(target="int8")
@@ -440,7 +440,7 @@ def test_a_trained_network_keeps_its_accuracy(tmp_path: Path, shared_data: Path)
     )
     assert made.size < 0.4 * exact.size
     integers = np.concatenate(
-        [batch["scores"] for batch in outputs_of(LiteRTRuntime(), made, io, unseen)]
+        [batch["scores"] for batch in run_compiled(LiteRTRuntime(), made, io, unseen)]
     )
     assert np.mean(integers.argmax(1) == wanted.argmax(1)) >= 0.95
     assert np.mean(integers.argmax(1) == truth) >= np.mean(wanted.argmax(1) == truth) - 0.02
@@ -465,8 +465,8 @@ def test_a_result_that_its_input_dwarfs_has_a_scale_that_xnnpack_loads(tmp_path:
     ]
     compiler = TorchToTFLite(target="int8")
     made = compiler.compile(
-        Artifact.of(source, "torch-export", io), tmp_path / "int8.tflite", lambda: data
+        Artifact.create(source, "torch-export", io), tmp_path / "int8.tflite", lambda: data
     )
-    for outputs in outputs_of(LiteRTRuntime(), made, io, data):
+    for outputs in run_compiled(LiteRTRuntime(), made, io, data):
         # sums have steps of 1e6 / 255 / 127
         assert outputs["y"][0, 0] == pytest.approx(20, abs=31 / 2)

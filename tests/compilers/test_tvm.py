@@ -16,15 +16,15 @@ import pytest
 from installed import needs
 
 from nnpipe.compilers import tvm as _tvm_tuning
-from nnpipe.compilers.tvm import Tuned, TVMCompiler
+from nnpipe.compilers.tvm import TuningResult, TVMCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, CompileError, ConfigError, NotSupported
-from nnpipe.core.tensors import Batch, random_batch
+from nnpipe.core.tensors import Batch, generate_random_batch
 from nnpipe.formats.sealed import read_sealed
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.runtimes.tvm import TVMRuntime
-from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
+from nnpipe.testing.compiler import ModelCompilerContract, run_compiled
 from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network, write_torch_network
 from nnpipe.testing.session import assert_one_line
 
@@ -61,12 +61,12 @@ class TestTVMCompiler(ModelCompilerContract):
 
     @pytest.fixture
     def batches(self) -> Sequence[Batch]:
-        return [random_batch(NETWORK_IO, size, seed=size) for size in (1, 5)]
+        return [generate_random_batch(NETWORK_IO, size, seed=size) for size in (1, 5)]
 
     @pytest.fixture
     def expected(self, artifact: Artifact, batches: Sequence[Batch]) -> Sequence[Batch]:
         source = ONNXRuntime() if artifact.format == "onnx" else PyTorchRuntime()
-        return outputs_of(source, artifact, artifact.io, batches)
+        return run_compiled(source, artifact, artifact.io, batches)
 
 
 class TestPyTorchPrograms(TestTVMCompiler):
@@ -80,7 +80,7 @@ class TestPyTorchPrograms(TestTVMCompiler):
 
     @pytest.fixture
     def batches(self) -> Sequence[Batch]:
-        return [random_batch(NETWORK_IO, 2, seed) for seed in range(3)]
+        return [generate_random_batch(NETWORK_IO, 2, seed) for seed in range(3)]
 
 
 @pytest.mark.timeout(900)
@@ -99,7 +99,7 @@ class TestTuned(TestTVMCompiler):
 
     @pytest.fixture
     def batches(self) -> Sequence[Batch]:
-        return [random_batch(NETWORK_IO, 1, seed) for seed in range(3)]
+        return [generate_random_batch(NETWORK_IO, 1, seed) for seed in range(3)]
 
     def test_compiling_anew_to_an_awkward_path_gives_an_equal_model(self) -> None:  # type: ignore[override]
         pytest.skip(
@@ -137,9 +137,9 @@ def test_tuning_leaves_log_handlers_alone(network: Artifact, tmp_path: Path) -> 
 @pytest.mark.slow
 def test_a_pytorch_program_keeps_its_free_batch(program: Artifact, tmp_path: Path) -> None:
     made = TVMCompiler().compile(program, tmp_path / "made.so")
-    batches = [random_batch(NETWORK_IO, size, size) for size in (3, 1)]
+    batches = [generate_random_batch(NETWORK_IO, size, size) for size in (3, 1)]
     found, expected = (
-        outputs_of(runtime, artifact, NETWORK_IO, batches)
+        run_compiled(runtime, artifact, NETWORK_IO, batches)
         for runtime, artifact in ((TVMRuntime(), made), (PyTorchRuntime(), program))
     )
     for one, other in zip(found, expected, strict=True):
@@ -199,7 +199,7 @@ def test_arguments_that_do_not_go_together_are_refused(
 def test_what_is_not_tuned_is_marked(
     arguments: dict[str, Any], marks: tuple[str, ...], variant: str
 ) -> None:
-    assert TVMCompiler(**arguments).handicaps() == marks
+    assert TVMCompiler(**arguments).performance_caveats() == marks
     assert TVMCompiler(**arguments).variant() == variant
 
 
@@ -213,7 +213,7 @@ def test_the_faster_library_is_kept_and_told(
     module = "nnpipe.compilers.tvm"
     monkeypatch.setattr(
         f"{module}.tuned",
-        lambda artifact, batch, module, target, *_: Tuned(
+        lambda artifact, batch, module, target, *_: TuningResult(
             tvm.compile(module, target=target), 4.2, 7
         ),
     )
@@ -225,7 +225,7 @@ def test_the_faster_library_is_kept_and_told(
         assert session.stats()["tuning"]["trials"] == 7
     assert Artifact.read(made.path).outcome["tuning"]["seconds"] == 4.2
     marks = ("TVM untuned: 7 trials in 4 s found nothing faster",) if faster == "untuned" else ()
-    assert Artifact.read(made.path).handicaps() == marks
+    assert Artifact.read(made.path).performance_caveats() == marks
 
 
 ENDLESS = """
@@ -266,7 +266,7 @@ def test_the_budget_holds_whatever_the_search_does(
     made = TVMCompiler(tune_seconds=seconds, fixed_batch=1).compile(network, tmp_path / "made.so")
     assert time.monotonic() - began < seconds + 3 * plain + 30  # it would go on for ten minutes
     assert read_sealed(made.path, "tvm").notes["schedules"] == "untuned"
-    assert made.handicaps() == (f"TVM untuned: {seconds:g} s were too few for one trial",)
+    assert made.performance_caveats() == (f"TVM untuned: {seconds:g} s were too few for one trial",)
     assert ended(int(builder.read_text()))
 
 
@@ -276,10 +276,10 @@ def test_a_search_that_dies_costs_no_model(
 ) -> None:
     builder = endless_search("sys.exit('no luck')")
     made = TVMCompiler(tune_trials=4, fixed_batch=1).compile(network, tmp_path / "made.so")
-    assert made.handicaps() == ("TVM untuned: the search ended with status 1: no luck",)
+    assert made.performance_caveats() == ("TVM untuned: the search ended with status 1: no luck",)
     assert ended(int(builder.read_text()))
     with TVMRuntime().load(made) as session:
-        session.infer(random_batch(NETWORK_IO, 1))
+        session.infer(generate_random_batch(NETWORK_IO, 1))
 
 
 def ended(pid: int) -> bool:
@@ -292,7 +292,7 @@ def ended(pid: int) -> bool:
 
 def test_half_a_record_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "records").write_bytes(b"[1]\n[2]\n[3, ")
-    _tvm_tuning._drop_half_a_line(tmp_path / "records")
+    _tvm_tuning._remove_incomplete_line(tmp_path / "records")
     assert (tmp_path / "records").read_bytes() == b"[1]\n[2]\n"
 
 
@@ -324,7 +324,7 @@ def test_an_unknown_operation_is_named(tmp_path: Path) -> None:
     )
     from nnpipe.formats.onnx import read_onnx
 
-    source = Artifact.of(tmp_path / "m.onnx", "onnx", read_onnx(tmp_path / "m.onnx").io())
+    source = Artifact.create(tmp_path / "m.onnx", "onnx", read_onnx(tmp_path / "m.onnx").io())
     with pytest.raises(CompileError, match=r"m\.onnx: .*Mystery") as caught:
         TVMCompiler().compile(source, tmp_path / "made.so")
     assert_one_line(caught.value)
@@ -338,7 +338,7 @@ def node_model(path: Path, node: Any, inputs: list[Any], outputs: list[Any]) -> 
         graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9
     )
     onnx.save_model(model, str(path))
-    return Artifact.of(path, "onnx", read_onnx(path).io())
+    return Artifact.create(path, "onnx", read_onnx(path).io())
 
 
 def value(name: str, shape: list[int], dtype: str = "FLOAT") -> Any:

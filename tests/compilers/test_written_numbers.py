@@ -29,7 +29,7 @@ SAMPLES = RANDOM.normal(size=(32, 1, 16))
 
 
 def describe(path: Path) -> Artifact:
-    return Artifact.of(path, "onnx", read_onnx(path).io())
+    return Artifact.create(path, "onnx", read_onnx(path).io())
 
 
 def write(
@@ -205,7 +205,7 @@ def test_small_weights_that_tensorflow_lite_leaves_in_floats_are_not_called_inte
     small = keras.Sequential([keras.Input((16,)), keras.layers.Dense(4)])
     small.save(tmp_path / "small.keras")
     io = IOSpec((TensorSpec("x", (None, 16), "float32"),), (TensorSpec("y", (None, 4), "float32"),))
-    source = Artifact.of(tmp_path / "small.keras", "keras", io)
+    source = Artifact.create(tmp_path / "small.keras", "keras", io)
     compiler = find("TFLiteCompiler", ModelCompiler).from_json({"target": "dynamic"})
     with pytest.raises(
         CompileError, match=r"64 float32, and stay so; only weights of 1,024 numbers or more"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.artifact import Artifact, get_sidecar_path
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.tensors import IOSpec, TensorSpec
 
@@ -19,8 +19,8 @@ def artifact(tmp_path: Path) -> Artifact:
     source, compiled = tmp_path / "m.keras", tmp_path / "m.onnx"
     source.write_bytes(b"source")
     compiled.write_bytes(b"compiled")
-    parent = Artifact.of(source, "keras", IO, frameworks=(("keras", "3"),))
-    return Artifact.of(
+    parent = Artifact.create(source, "keras", IO, frameworks=(("keras", "3"),))
+    return Artifact.create(
         compiled,
         "onnx",
         IO,
@@ -50,10 +50,10 @@ def test_the_origin_is_found_from_any_folder(
     Path("made/m.step0").write_bytes(b"exported")
     Path("made/m.bin").write_bytes(b"compiled")
     Path("apart/m.copy").write_bytes(b"linked")
-    first = Artifact.of("made/m.step0", "onnx", IO)
-    Artifact.of("made/m.bin", "bin", IO, parent=first)
-    Artifact.of(
-        "apart/m.copy", "bin", IO, parent=Artifact.of("made/m.bin", "bin", IO, parent=first)
+    first = Artifact.create("made/m.step0", "onnx", IO)
+    Artifact.create("made/m.bin", "bin", IO, parent=first)
+    Artifact.create(
+        "apart/m.copy", "bin", IO, parent=Artifact.create("made/m.bin", "bin", IO, parent=first)
     )
     monkeypatch.chdir(apart)
     for path in (Path("m.copy"), made / "m.bin", Path("..", "made", "m.bin")):
@@ -67,7 +67,7 @@ def test_the_origin_is_found_from_any_folder(
 def test_a_moved_pair_is_found_in_its_new_place(artifact: Artifact, tmp_path: Path) -> None:
     folder = tmp_path / "elsewhere"
     folder.mkdir()
-    for path in (artifact.path, sidecar_of(artifact.path)):
+    for path in (artifact.path, get_sidecar_path(artifact.path)):
         path.rename(folder / path.name)
     assert Artifact.read(folder / "m.onnx").path == folder / "m.onnx"
 
@@ -92,15 +92,15 @@ def test_a_bare_file_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"schema": 2}', '{"schema": 1}', '"' * 3])
 def test_a_damaged_description_is_named(artifact: Artifact, text: str) -> None:
-    sidecar_of(artifact.path).write_text(text)
+    get_sidecar_path(artifact.path).write_text(text)
     with pytest.raises(ArtifactError, match=r"m\.onnx\.json: not a model's description"):
         Artifact.read(artifact.path)
 
 
 def test_each_field_of_the_description_is_needed(artifact: Artifact) -> None:
-    whole = json.loads(sidecar_of(artifact.path).read_text())
+    whole = json.loads(get_sidecar_path(artifact.path).read_text())
     for key in set(whole) - {"path"}:
-        sidecar_of(artifact.path).write_text(
+        get_sidecar_path(artifact.path).write_text(
             json.dumps({k: v for k, v in whole.items() if k != key})
         )
         with pytest.raises(ArtifactError, match="not a model's description"):

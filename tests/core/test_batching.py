@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.batching import FixesBatch, all_for_batch, for_batch, narrowed, with_batch
+from nnpipe.core.batching import (
+    FixesBatch,
+    resolve_batch_axes,
+    set_batch_size,
+    set_batch_sizes,
+    with_batch,
+)
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.registry import FAMILIES, components
@@ -39,17 +45,17 @@ def test_those_whose_code_depends_on_it_are_fitted() -> None:
 
 @pytest.mark.parametrize("cls", FIXING, ids=lambda cls: cls.__name__)
 def test_what_the_user_says_stands(cls: type[Component]) -> None:
-    assert for_batch(cls(), 4).to_json()["fixed_batch"] == 4
+    assert set_batch_size(cls(), 4).to_json()["fixed_batch"] == 4
     for said, batch in ((2, 2), (0, None)):
-        told = for_batch(cls.from_json({"fixed_batch": said}), 4)
+        told = set_batch_size(cls.from_json({"fixed_batch": said}), 4)
         assert isinstance(told, FixesBatch)
         assert (told.fixed_batch, told.batch) == (said, batch)
 
 
 def test_others_stay_as_they_are() -> None:
     runtime = LiteRTRuntime()
-    assert for_batch(runtime, 4) is runtime
-    assert all_for_batch([runtime, ONNXRuntime()], 4) == (runtime, ONNXRuntime(fixed_batch=4))
+    assert set_batch_size(runtime, 4) is runtime
+    assert set_batch_sizes([runtime, ONNXRuntime()], 4) == (runtime, ONNXRuntime(fixed_batch=4))
 
 
 def test_only_first_axes_that_are_free_are_fixed() -> None:
@@ -59,7 +65,11 @@ def test_only_first_axes_that_are_free_are_fixed() -> None:
     )
     assert [spec.shape for spec in with_batch(io, 2)] == [(2, None, 3), (5,), ()]
     assert with_batch(io, None) is io
-    assert [spec.shape for spec in narrowed(io, with_batch(io, 2))] == [(2, None, 3), (5,), ()]
+    assert [spec.shape for spec in resolve_batch_axes(io, with_batch(io, 2))] == [
+        (2, None, 3),
+        (5,),
+        (),
+    ]
 
 
 @pytest.fixture
@@ -138,7 +148,7 @@ def detector(tmp_path: Path) -> Artifact:
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save_model(model, str(tmp_path / "model.onnx"))
-    return Artifact.of(tmp_path / "model.onnx", "onnx", read_onnx(tmp_path / "model.onnx").io())
+    return Artifact.create(tmp_path / "model.onnx", "onnx", read_onnx(tmp_path / "model.onnx").io())
 
 
 @pytest.mark.parametrize(
@@ -186,7 +196,7 @@ def test_a_batch_that_a_model_cannot_have_is_refused_with_advice(tmp_path: Path)
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save_model(model, str(tmp_path / "m.onnx"))
-    artifact = Artifact.of(tmp_path / "m.onnx", "onnx", read_onnx(tmp_path / "m.onnx").io())
+    artifact = Artifact.create(tmp_path / "m.onnx", "onnx", read_onnx(tmp_path / "m.onnx").io())
     with pytest.raises(
         ArtifactError, match=r"m\.onnx: OpenVINO cannot make it for 2 samples .*--fixed-batch 0"
     ):

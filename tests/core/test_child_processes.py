@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from nnpipe.core.child_processes import kill_group, signal_name
+from nnpipe.core.child_processes import get_signal_name, kill_group
 
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "killpg"), reason="the system has no groups of processes"
@@ -73,8 +73,8 @@ def test_killing_a_group_kills_what_its_leader_started():
 
 
 def test_a_signal_without_a_name_is_told_by_its_number():
-    assert signal_name(signal.SIGKILL) == "SIGKILL"
-    assert signal_name(250) == "signal 250"
+    assert get_signal_name(signal.SIGKILL) == "SIGKILL"
+    assert get_signal_name(250) == "signal 250"
 
 
 @pytest.mark.parametrize(("work", "status"), [("pass", 0), ("1 / 0", 1), ("sys.exit(0)", 1)])

@@ -8,19 +8,28 @@ from pathlib import Path
 
 import pytest
 
-from nnpipe.core.artifact import Artifact, Claim, changes_of, checked, numbers_of
+from nnpipe.core.artifact import (
+    Artifact,
+    Claim,
+    get_lowest_precision,
+    normalize_claims,
+    select_weight_changes,
+)
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.registry import components
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.workflows.verification.claims import declared_claims
+from nnpipe.workflows.verification.claims import get_declared_claims
 
 IO = IOSpec((TensorSpec("x", (None, 2), "float32"),), (TensorSpec("y", (None, 2), "float32"),))
 
 
 def test_the_coarsest_numbers_and_all_changes_are_claimed() -> None:
-    assert checked(["pruned", "float", "int8", "float16"]) == ("int8", "pruned")
-    assert (numbers_of(("pruned",)), changes_of(("int8", "fine-tuned", "pruned"))) == (
+    assert normalize_claims(["pruned", "float", "int8", "float16"]) == ("int8", "pruned")
+    assert (
+        get_lowest_precision(("pruned",)),
+        select_weight_changes(("int8", "fine-tuned", "pruned")),
+    ) == (
         "float",
         ("pruned", "fine-tuned"),
     )
@@ -28,12 +37,12 @@ def test_the_coarsest_numbers_and_all_changes_are_claimed() -> None:
 
 def test_what_is_no_claim_is_refused_with_those_that_are() -> None:
     with pytest.raises(ConfigError, match=r"'int88' is no claim.*there are float, float16"):
-        checked(["int88"])
+        normalize_claims(["int88"])
 
 
 @pytest.mark.parametrize("compiler", components(ModelCompiler), ids=lambda cls: cls.__name__)
 def test_what_compilers_declare_are_claims(compiler: type[ModelCompiler]) -> None:
-    assert checked(compiler().claims())
+    assert normalize_claims(compiler().claims())
 
 
 @pytest.mark.parametrize(
@@ -59,17 +68,17 @@ def _artifact(
     path: Path, parent: Artifact | None = None, claims: tuple[Claim, ...] = ()
 ) -> Artifact:
     path.write_bytes(path.name.encode())
-    return Artifact.of(path, "onnx", IO, parent=parent, claims=claims)
+    return Artifact.create(path, "onnx", IO, parent=parent, claims=claims)
 
 
 def test_claims_add_up_along_the_chain_and_survive_on_the_disk(tmp_path: Path) -> None:
     source = _artifact(tmp_path / "source.onnx")
     pruned = _artifact(tmp_path / "pruned.onnx", source, ("pruned",))
     small = _artifact(tmp_path / "small.onnx", pruned, ("int8",))
-    assert declared_claims(Artifact.read(small.path)) == ("int8", "pruned")
+    assert get_declared_claims(Artifact.read(small.path)) == ("int8", "pruned")
     # what lies before the source is not this conversion
-    assert declared_claims(small, pruned.path) == ("int8",)
-    assert declared_claims(_artifact(tmp_path / "odd.onnx", source)) is None
+    assert get_declared_claims(small, pruned.path) == ("int8",)
+    assert get_declared_claims(_artifact(tmp_path / "odd.onnx", source)) is None
 
 
 def test_a_claim_that_nobody_knows_is_an_error_of_the_description(tmp_path: Path) -> None:

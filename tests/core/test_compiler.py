@@ -27,7 +27,7 @@ class Counter(ModelCompiler):
     def _compile(self, artifact: Artifact, path: Path, calibration: Calibration | None) -> Artifact:
         assert calibration is not None
         path.write_text(f"{len(list(calibration()))} {len(list(calibration()))}", "utf-8")
-        return Artifact.of(path, self.produces, artifact.io, parent=artifact)
+        return Artifact.create(path, self.produces, artifact.io, parent=artifact)
 
 
 class Elsewhere(Counter):
@@ -40,7 +40,7 @@ class Elsewhere(Counter):
 def model(tmp_path: Path) -> Artifact:
     path = tmp_path / "model"
     path.write_bytes(b"weights")
-    return Artifact.of(path, "paper", IO)
+    return Artifact.create(path, "paper", IO)
 
 
 def test_samples_are_given_anew_at_every_call(model: Artifact, tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_model_file_that_was_replaced_is_refused(model: Artifact, tmp_path: Pa
 def test_another_format_and_a_missing_package_are_named_first(
     model: Artifact, tmp_path: Path
 ) -> None:
-    foreign = Artifact.of(model.path, "stone", IO)
+    foreign = Artifact.create(model.path, "stone", IO)
     with pytest.raises(ConfigError, match=r"Counter reads paper, .*model is stone"):
         Counter().compile(foreign, tmp_path / "out")
     with pytest.raises(MissingDependency, match="surely_not_installed_anywhere"):

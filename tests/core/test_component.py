@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnpipe.core.arguments import argument, arguments_of
-from nnpipe.core.component import Component, overridden
+from nnpipe.core.arguments import argument, list_arguments
+from nnpipe.core.component import Component, is_overridden
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, MissingDependency
 from nnpipe.core.model import ModelWrapper
@@ -162,7 +162,7 @@ def test_lists_become_tuples_and_strings_paths() -> None:
 def test_help_shows_every_argument_with_its_default() -> None:
     text = Everything.form_argparse().format_help()
     assert "Has a field of every kind." in text
-    for declared in arguments_of(Everything):
+    for declared in list_arguments(Everything):
         assert declared.flag in text
     assert "(default: 3)" in text
     assert "in % of the whole" in text
@@ -194,7 +194,7 @@ def test_a_type_that_no_command_line_can_give_is_named() -> None:
         thing: dict[str, int] = argument(None, help="?")
 
     with pytest.raises(ConfigError, match=r"Odd\.thing: .*cannot be an argument"):
-        arguments_of(Odd)
+        list_arguments(Odd)
 
 
 def test_an_offered_method_is_seen_without_a_flag() -> None:
@@ -205,8 +205,8 @@ def test_an_offered_method_is_seen_without_a_flag() -> None:
         def train(self, dataset, options, progress=None):  # type: ignore[no-untyped-def,override]
             raise AssertionError
 
-    assert not overridden(Silent, "train", ModelWrapper)
-    assert overridden(Trainable, "train", ModelWrapper)
+    assert not is_overridden(Silent, "train", ModelWrapper)
+    assert is_overridden(Trainable, "train", ModelWrapper)
 
 
 def test_interfaces_cannot_be_used_half_written() -> None:

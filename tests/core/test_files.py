@@ -16,11 +16,11 @@ import pytest
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import (
     check_writable,
+    compute_sha256,
     remove_abandoned,
-    replacing,
-    replacing_folder,
+    replace_atomically,
+    replace_folder_atomically,
     reserve,
-    sha256_of,
     write_bytes,
     write_text,
 )
@@ -49,7 +49,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     write_bytes(path, b"old")
 
     def fail_half_way() -> None:
-        with replacing(path) as temporary:
+        with replace_atomically(path) as temporary:
             temporary.write_bytes(b"new but")
             raise RuntimeError("half way")
 
@@ -60,7 +60,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_the_temporary_name_keeps_the_suffix_and_folder(tmp_path: Path) -> None:
-    with replacing(tmp_path / "model.keras") as temporary:
+    with replace_atomically(tmp_path / "model.keras") as temporary:
         assert temporary.suffix == ".keras"
         assert temporary.parent == tmp_path
         temporary.write_bytes(b"")
@@ -85,17 +85,17 @@ def test_kill_9_while_writing_leaves_a_whole_file(tmp_path: Path) -> None:
 def test_a_checksum_is_that_of_the_content(tmp_path: Path) -> None:
     write_bytes(tmp_path / "a", b"abc")
     assert (
-        sha256_of(tmp_path / "a")
+        compute_sha256(tmp_path / "a")
         == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     )
 
 
 FOLDER_WRITER = """
 import sys, itertools
-from nnpipe.core.files import replacing_folder
+from nnpipe.core.files import replace_folder_atomically
 print("ready", flush=True)
 for n in itertools.count():
-    with replacing_folder(sys.argv[1]) as folder:
+    with replace_folder_atomically(sys.argv[1]) as folder:
         for name in "abc":
             (folder / name).write_text(str(n))
 """
@@ -103,10 +103,10 @@ for n in itertools.count():
 
 def test_a_folder_takes_the_place_of_another_with_nothing_left_of_it(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "folder"
-    with replacing_folder(path) as folder:
+    with replace_folder_atomically(path) as folder:
         (folder / "old").write_text("1")
         assert not path.exists()
-    with replacing_folder(path) as folder:
+    with replace_folder_atomically(path) as folder:
         (folder / "new").write_text("2")
         assert names_in(path) == ["old"]
     assert names_in(path) == ["new"]
@@ -115,11 +115,11 @@ def test_a_folder_takes_the_place_of_another_with_nothing_left_of_it(tmp_path: P
 
 def test_a_failure_leaves_the_old_folder(tmp_path: Path) -> None:
     path = tmp_path / "folder"
-    with replacing_folder(path) as folder:
+    with replace_folder_atomically(path) as folder:
         (folder / "old").write_text("1")
 
     def fail() -> None:
-        with replacing_folder(path) as folder:
+        with replace_folder_atomically(path) as folder:
             (folder / "new").write_text("2")
             raise RuntimeError("half way")
 
@@ -132,7 +132,7 @@ def test_a_failure_leaves_the_old_folder(tmp_path: Path) -> None:
 def test_without_an_exchange_of_names_the_folder_is_replaced_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nnpipe.core.files._exchanged", lambda one, other: False)
+    monkeypatch.setattr("nnpipe.core.files._exchange_paths", lambda one, other: False)
     test_a_folder_takes_the_place_of_another_with_nothing_left_of_it(tmp_path)
 
 
@@ -232,8 +232,8 @@ def test_what_cannot_be_reserved_is_no_matter() -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from nnpipe.core.files import replacing, replacing_folder
-with replacing(sys.argv[1]) as file, replacing_folder(sys.argv[2]) as folder:
+from nnpipe.core.files import replace_atomically, replace_folder_atomically
+with replace_atomically(sys.argv[1]) as file, replace_folder_atomically(sys.argv[2]) as folder:
     file.write_bytes(b"half")
     (folder / "deep").mkdir()
     os.kill(os.getpid(), signal.SIGKILL)
@@ -254,7 +254,7 @@ def test_what_a_killed_process_left_is_removed_before_the_next_work_but_not_what
     ]
     assert subprocess.run(command, env=environment, check=False).returncode == -signal.SIGKILL
     assert len(names_in(tmp_path)) == 2
-    with replacing(tmp_path / "c.json") as living:
+    with replace_atomically(tmp_path / "c.json") as living:
         living.write_bytes(b"mine")
         check_writable(tmp_path / "a.json")
         assert sorted(names_in(tmp_path)) == sorted([living.name, "deeper"])
@@ -282,7 +282,7 @@ def test_what_another_machine_writes_stays_for_a_day(tmp_path: Path) -> None:
 def test_a_full_disk_is_named_by_the_destination_whatever_a_library_raised(
     tmp_path: Path, name: str
 ) -> None:
-    write = replacing_folder if name == "folder" else replacing
+    write = replace_folder_atomically if name == "folder" else replace_atomically
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     with pytest.raises(OSError, match="No space left on device") as caught:
         with write(tmp_path / name):
@@ -312,7 +312,7 @@ def test_a_disk_that_is_full_is_named_though_the_library_does_not_say_so(tmp_pat
     try:
         with (
             pytest.raises(OSError, match="No space left on device") as caught,
-            replacing(tmp_path / "a.bin") as path,
+            replace_atomically(tmp_path / "a.bin") as path,
         ):
             write_as_a_library_does(path)
         assert caught.value.filename == str(tmp_path / "a.bin")

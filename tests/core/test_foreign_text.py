@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.foreign_text import (
-    csv_text,
-    harmless,
-    harmless_streams,
-    html_text,
-    lines_of,
-    raw_stream,
+    escape_html,
+    format_csv,
+    get_raw_stream,
+    join_lines,
+    sanitize_streams,
+    sanitize_text,
     show_text,
 )
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
 from nnpipe.report.charts import Bar, Bars
 from nnpipe.report.document import Cell, Document, Paragraph, Plot, Section, Table, Tile, Tiles
 from nnpipe.report.formatting import clean
@@ -78,7 +78,7 @@ def printed(text: str) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdout", out)
         patch.setattr(sys, "stderr", out)
-        with harmless_streams():
+        with sanitize_streams():
             print("x", text)
             print("x" + text, file=sys.stderr)
             sys.stdout.writelines(["x", "x" + text])
@@ -96,15 +96,15 @@ def shown(text: str) -> str:
 SINKS: dict[str, Callable[[str], str]] = {
     "a command's output": lambda text: printed("x" + text),
     "show() of a result": shown,
-    "lines": lambda text: lines_of([text, text]),
+    "lines": lambda text: join_lines([text, text]),
     "an error": lambda text: str(ConfigError(f"{text}: no such node")),
-    "a library's message": one_line,
+    "a library's message": format_one_line,
     "a line of a report": clean,
     "a table in the terminal": lambda text: to_text(
         Table((text, "b"), ((text, Cell(text, best=True)),))
     ),
-    "HTML": html_text,
-    "CSV": lambda text: csv_text([text, "b"], [{text: text, "b": text}]),
+    "HTML": escape_html,
+    "CSV": lambda text: format_csv([text, "b"], [{text: text, "b": text}]),
 }
 
 
@@ -116,14 +116,14 @@ def test_a_sink_lets_no_control_character_and_no_password_through(sink: str, tex
 
 @given(st.text(st.characters(exclude_categories=("C", "Z"), include_characters=" \n\t")))
 def test_plain_text_of_any_script_stays_as_it_is(text: str) -> None:
-    assert harmless(text) == text or "@" in text or "=" in text
+    assert sanitize_text(text) == text or "@" in text or "=" in text
 
 
 @given(TEXTS)
 def test_a_text_cannot_add_a_line_to_lines(text: str) -> None:
-    assert lines_of([text, text]).count("\n") == 1
+    assert join_lines([text, text]).count("\n") == 1
     assert to_text(Table(("a", "b"), ((text, text),))).count("\n") == 1
-    assert "\n" not in one_line(text) + clean(text)
+    assert "\n" not in format_one_line(text) + clean(text)
 
 
 @given(TEXTS)
@@ -134,7 +134,7 @@ def test_html_of_a_text_has_no_element_and_leaves_no_attribute(text: str) -> Non
         def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
             found.append((tag, [name for name, _ in attrs]))
 
-    Parser().feed(f'<p title="{html_text(text)}">{html_text(text)}</p>')
+    Parser().feed(f'<p title="{escape_html(text)}">{escape_html(text)}</p>')
     assert found == [("p", ["title"])]
 
 
@@ -142,7 +142,7 @@ def test_html_of_a_text_has_no_element_and_leaves_no_attribute(text: str) -> Non
 @example("name", "\t0")
 def test_no_cell_of_a_csv_file_is_a_formula(name: str, text: str) -> None:
     rows = list(
-        csv.reader(io.StringIO(csv_text([name, "n"], [{name: text, "n": -1.5}]), newline=""))
+        csv.reader(io.StringIO(format_csv([name, "n"], [{name: text, "n": -1.5}]), newline=""))
     )
     assert len(rows) == 2
     for cell in (rows[0][0], rows[1][0]):
@@ -175,8 +175,8 @@ def test_bars_draw_on_the_stream_beneath(monkeypatch: pytest.MonkeyPatch) -> Non
     out = io.StringIO()
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", out)
-    with harmless_streams():
-        raw_stream(sys.stdout).write("\x1b[2Jbar")
+    with sanitize_streams():
+        get_raw_stream(sys.stdout).write("\x1b[2Jbar")
         sys.stderr.write("\r 50 %")
     assert out.getvalue() == "\x1b[2Jbar\r 50 %"
     assert sys.stdout is out

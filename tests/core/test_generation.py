@@ -97,11 +97,11 @@ def test_another_model_is_asked_for_the_probability_of_the_own_answer() -> None:
     batch = {PROMPT: np.array([[1, 2]]), REFERENCE: np.zeros((1, 0), np.int64)}
     with Delayed(OwnClock(), [MS, MS]) as session:
         answer = session.infer(batch)
-        assert session.compared_inputs(batch, answer)[REFERENCE].tolist() == [[7, 8]]
+        assert session.get_comparison_inputs(batch, answer)[REFERENCE].tolist() == [[7, 8]]
         given = {**batch, REFERENCE: np.array([[4]])}
-        assert session.compared_inputs(given, answer) is given
+        assert session.get_comparison_inputs(given, answer) is given
         outputs = {**answer, LOG_LIKELIHOOD: np.log([0.25]), REFERENCE_TOKENS: np.array([2])}
-        compared = session.compared_outputs(outputs)
+        compared = session.get_comparison_outputs(outputs)
     assert compared[TOKEN_PROBABILITY] == pytest.approx([0.5])
     assert TOKEN_NS not in compared
     assert TOKENS not in compared

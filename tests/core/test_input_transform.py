@@ -7,8 +7,8 @@ import pytest
 
 from nnpipe.core.errors import ComponentNotFound, ConfigError
 from nnpipe.core.input_transform import transform_from, transform_of_words
-from nnpipe.core.preprocessing import check_samples, prepared
-from nnpipe.core.tensor_meaning import InputMeaning
+from nnpipe.core.preprocessing import check_samples, preprocess
+from nnpipe.core.tensor_metadata import InputProcessing
 from nnpipe.core.tensors import TensorSpec
 from nnpipe.transforms import MFCC, LogMel
 
@@ -38,17 +38,17 @@ def test_options_are_read_by_the_kinds_of_the_arguments():
 
 
 def test_a_file_names_a_transform_that_is_installed():
-    meaning = InputMeaning("x", transform=MFCC(num_coefficients=10).describe())
-    again = InputMeaning.from_json(meaning.to_json())
+    meaning = InputProcessing("x", transform=MFCC(num_coefficients=10).describe())
+    again = InputProcessing.from_json(meaning.to_json())
     assert again == meaning
     assert transform_from(again.transform) == MFCC(num_coefficients=10)
-    assert again.words().startswith("MFCC, 10 coefficients of 40 mel bands")
-    assert "as they are" not in again.words()
+    assert again.format_description().startswith("MFCC, 10 coefficients of 40 mel bands")
+    assert "as they are" not in again.format_description()
     with pytest.raises(ComponentNotFound):
         transform_from({"class": "os.system", "arguments": {}})
     assert (
-        InputMeaning("x", transform={"class": "acme.Wavelets", "arguments": {}})
-        .words()
+        InputProcessing("x", transform={"class": "acme.Wavelets", "arguments": {}})
+        .format_description()
         .startswith("Wavelets")
     )
 
@@ -64,23 +64,23 @@ def test_a_file_names_a_transform_that_is_installed():
 )
 def test_a_malformed_transform_is_refused(given):
     with pytest.raises(ConfigError, match="transform of 'x' should be a class and arguments"):
-        InputMeaning.from_json({"name": "x", "transform": given})
+        InputProcessing.from_json({"name": "x", "transform": given})
 
 
 def test_the_transform_comes_before_scaling_and_quantising():
     transform = MFCC(num_coefficients=10)
     plain = transform.apply(NOISE)
     taken = TensorSpec("x", (None, 49, 10, 1), "int8", scale=0.5, zero_point=3)
-    meaning = InputMeaning("x", scale=2, transform=transform.describe())
+    meaning = InputProcessing("x", scale=2, transform=transform.describe())
     check_samples("model", SOUND, taken, meaning)
-    found = prepared("model", {"sound": NOISE}, (taken,), {"x": meaning})["x"]
+    found = preprocess("model", {"sound": NOISE}, (taken,), {"x": meaning})["x"]
     wanted = np.clip(np.rint(plain / 2 / 0.5) + 3, -128, 127)[..., None]
     assert found.dtype == np.int8
     assert np.abs(found - wanted).max() <= 1  # numbers on the edge between two steps
 
 
 def test_axes_in_another_order_are_refused():
-    meaning = InputMeaning("x", transform=LogMel().describe())
+    meaning = InputProcessing("x", transform=LogMel().describe())
     with pytest.raises(
         ConfigError, match=r"takes samples of \(40, 49\); logarithm of 40 mel bands .* \(49, 40\)"
     ):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from nnpipe.core.leases import LeasedFolder, sweep
+from nnpipe.core.leases import LeasedFolder, remove_abandoned_folders
 
 
 def test_a_folder_is_there_though_others_clear_away_what_nobody_has_locked(tmp_path: Path) -> None:
@@ -11,7 +11,7 @@ def test_a_folder_is_there_though_others_clear_away_what_nobody_has_locked(tmp_p
 
     def clear() -> None:
         while not stop.is_set():
-            sweep(tmp_path, "x-")
+            remove_abandoned_folders(tmp_path, "x-")
 
     others = [threading.Thread(target=clear) for _ in range(2)]
     for thread in others:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from nnpipe.core.native_output import native_output_held
+from nnpipe.core.native_output import capture_native_output
 
 
 def test_what_is_written_meanwhile_is_held_and_can_be_read(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    with native_output_held() as said:
+    with capture_native_output() as said:
         os.write(2, b"from C\n")
         subprocess.run(
             [sys.executable, "-c", "import os; os.write(2, b'from a child')"], check=True
@@ -29,9 +29,9 @@ def test_what_is_written_meanwhile_is_held_and_can_be_read(
 def test_what_python_writes_is_held_too() -> None:
     code = (
         "import sys\n"
-        "from nnpipe.core.native_output import native_output_held\n"
+        "from nnpipe.core.native_output import capture_native_output\n"
         "print('before', end=' ', file=sys.stderr)\n"
-        "with native_output_held() as said:\n"
+        "with capture_native_output() as said:\n"
         "    print('held', end=' ', file=sys.stderr)\n"
         "    assert said() == 'held ', said()\n"
         "print('after', file=sys.stderr)\n"
@@ -42,7 +42,7 @@ def test_what_python_writes_is_held_too() -> None:
 
 def test_what_is_written_before_and_after_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
     print("before", file=sys.stderr)
-    with native_output_held():
+    with capture_native_output():
         os.write(2, b"meanwhile\n")
     os.write(2, b"after\n")
     assert capfd.readouterr().err == "before\nafter\n"
@@ -50,7 +50,7 @@ def test_what_is_written_before_and_after_is_shown(capfd: pytest.CaptureFixture[
 
 def test_an_error_passes_and_ends_it(capfd: pytest.CaptureFixture[str]) -> None:
     def fail() -> None:
-        with native_output_held():
+        with capture_native_output():
             os.write(2, b"held\n")
             raise ZeroDivisionError
 
@@ -66,7 +66,7 @@ def test_no_descriptor_is_left_open() -> None:
         pytest.skip("open files cannot be counted here")
     before = len(list(folder.iterdir()))
     for _ in range(3):
-        with native_output_held():
+        with capture_native_output():
             pass
     assert len(list(folder.iterdir())) == before
 
@@ -74,10 +74,10 @@ def test_no_descriptor_is_left_open() -> None:
 def test_a_process_without_standard_error_can_hold_it_all_the_same() -> None:
     code = (
         "import os, sys\n"
-        "from nnpipe.core.native_output import native_output_held\n"
+        "from nnpipe.core.native_output import capture_native_output\n"
         "os.close(2)\n"
         "sys.stderr = None\n"
-        "with native_output_held() as said:\n"
+        "with capture_native_output() as said:\n"
         "    text = said()\n"
         "print('fine' + text)\n"
     )

@@ -7,7 +7,7 @@ import pytest
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.plan import Plan, bridge, plan
+from nnpipe.core.plan import Plan, find_bridge, plan
 from nnpipe.core.runtime import Runtime
 
 
@@ -89,7 +89,7 @@ def test_a_bridge_from_any_of_the_exports_is_named() -> None:
 
 
 def test_a_longer_bridge_is_named_in_order() -> None:
-    assert bridge("keras", ("so",), KNOWN) == (ToTFLite, ToTVM)
+    assert find_bridge("keras", ("so",), KNOWN) == (ToTFLite, ToTVM)
 
 
 def test_a_gap_that_nothing_bridges_says_so() -> None:

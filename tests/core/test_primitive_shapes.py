@@ -10,11 +10,11 @@ import pytest
 from nnpipe.core.errors import SpecMismatch
 from nnpipe.core.primitives import (
     MatrixProduct,
-    convolution,
-    einsum,
-    linear,
-    matrix_product,
-    product,
+    build_convolution,
+    build_einsum,
+    build_linear,
+    build_matrix_product,
+    multiply_lengths,
 )
 
 
@@ -39,13 +39,13 @@ def test_a_product_sums_over_the_inner_axis_for_each_value_of_numpys_result(
     first: tuple[int, ...], second: tuple[int, ...]
 ) -> None:
     result = np.matmul(np.zeros(first), np.zeros(second))
-    found = matrix_product(first, second)
+    found = build_matrix_product(first, second)
     assert found.depth == 4
     assert macs(found) == result.size * 4
 
 
 def test_flipped_matrices_change_places() -> None:
-    assert matrix_product((4, 3), (5, 4), (True, True)) == MatrixProduct(1, 3, 4, 5)
+    assert build_matrix_product((4, 3), (5, 4), (True, True)) == MatrixProduct(1, 3, 4, 5)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_flipped_matrices_change_places() -> None:
 def test_an_einstein_sum_counts_every_combination_of_its_indices(
     equation: str, shapes: list[tuple[int, ...]]
 ) -> None:
-    found = einsum(equation, shapes)
+    found = build_einsum(equation, shapes)
     assert isinstance(found, MatrixProduct)
     result = np.einsum(equation, *(np.zeros(shape) for shape in shapes))
     assert macs(found) == result.size * (found.depth or 0)
@@ -69,15 +69,17 @@ def test_an_einstein_sum_counts_every_combination_of_its_indices(
 
 def test_an_einstein_sum_of_three_is_not_known() -> None:
     with pytest.raises(SpecMismatch):
-        einsum("ij,jk,kl->il", [(2, 2)] * 3)
+        build_einsum("ij,jk,kl->il", [(2, 2)] * 3)
 
 
 def test_what_is_not_known_stays_unknown() -> None:
-    assert product((2, None)) is None
-    assert product((0, None)) == 0
-    assert linear((None, 6), 4, 6) == MatrixProduct(1, None, 6, 4)
-    assert linear((2, 3, 6), 4, 6) == MatrixProduct(1, 6, 6, 4)
+    assert multiply_lengths((2, None)) is None
+    assert multiply_lengths((0, None)) == 0
+    assert build_linear((None, 6), 4, 6) == MatrixProduct(1, None, 6, 4)
+    assert build_linear((2, 3, 6), 4, 6) == MatrixProduct(1, 6, 6, 4)
     assert (
-        convolution((None, 3, 9, 9), (3, 3), (3, 8), (None, 8, 7, 7), channel_axis=1).positions
+        build_convolution(
+            (None, 3, 9, 9), (3, 3), (3, 8), (None, 8, 7, 7), channel_axis=1
+        ).positions
         is None
     )

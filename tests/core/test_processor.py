@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nnpipe.core.processor import adds_bytes_in_16_bits, instruction_sets
+from nnpipe.core.processor import has_saturating_byte_sums, read_instruction_sets
 
 
 def machine_with(folder: Path, line: str) -> Path:
@@ -17,7 +17,7 @@ def machine_with(folder: Path, line: str) -> Path:
 
 @pytest.mark.parametrize("name", ["flags", "Features"])
 def test_the_flags_of_the_first_core_are_read(name: str, tmp_path: Path) -> None:
-    assert instruction_sets(machine_with(tmp_path, f"{name}\t\t: fma avx2 sse")) == {
+    assert read_instruction_sets(machine_with(tmp_path, f"{name}\t\t: fma avx2 sse")) == {
         "fma",
         "avx2",
         "sse",
@@ -25,8 +25,8 @@ def test_the_flags_of_the_first_core_are_read(name: str, tmp_path: Path) -> None
 
 
 def test_a_system_that_lists_none_has_none(tmp_path: Path) -> None:
-    assert instruction_sets(tmp_path) == frozenset()
-    assert instruction_sets(machine_with(tmp_path, "bogomips : 1")) == frozenset()
+    assert read_instruction_sets(tmp_path) == frozenset()
+    assert read_instruction_sets(machine_with(tmp_path, "bogomips : 1")) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -45,5 +45,6 @@ def test_sums_overflow_on_x86_without_dot_products_of_bytes(
     architecture: str, flags: str, expected: bool, tmp_path: Path
 ) -> None:
     assert (
-        adds_bytes_in_16_bits(machine_with(tmp_path, f"flags : {flags}"), architecture) is expected
+        has_saturating_byte_sums(machine_with(tmp_path, f"flags : {flags}"), architecture)
+        is expected
     )

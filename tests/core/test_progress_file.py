@@ -18,7 +18,7 @@ from nnpipe.core.progress import (
     Renaming,
     Report,
     append,
-    parsed,
+    parse_report,
     silent,
     tell,
 )
@@ -69,19 +69,23 @@ KEYS = st.sampled_from(["fraction", "metrics", "a"])
 
 @given(st.recursive(LEAVES, lambda part: st.lists(part) | st.dictionaries(KEYS, part)))
 def test_no_json_raises(value: object) -> None:
-    found = parsed(json.dumps(value).encode())
+    found = parse_report(json.dumps(value).encode())
     if found is not None and found.fraction is not None:
         assert 0.0 <= found.fraction <= 1.0
 
 
 @pytest.mark.parametrize(("digits", "value"), [("9" * 400, math.inf), ("-" + "9" * 400, -math.inf)])
 def test_whole_numbers_beyond_all_doubles_are_infinite(digits: str, value: float) -> None:
-    assert parsed(b'{"metrics": {"a": ' + digits.encode() + b"}}") == Report(None, {"a": value})
+    assert parse_report(b'{"metrics": {"a": ' + digits.encode() + b"}}") == Report(
+        None, {"a": value}
+    )
 
 
 def test_what_is_too_much_is_left_out() -> None:
-    assert parsed(json.dumps({"fraction": 0.5, "x": "y" * LONGEST_LINE}).encode()) is None
-    many = parsed(json.dumps({"metrics": {str(n): n for n in range(MOST_METRICS + 5)}}).encode())
+    assert parse_report(json.dumps({"fraction": 0.5, "x": "y" * LONGEST_LINE}).encode()) is None
+    many = parse_report(
+        json.dumps({"metrics": {str(n): n for n in range(MOST_METRICS + 5)}}).encode()
+    )
     assert many is not None
     assert len(many.metrics) == MOST_METRICS
     reader = Reader()

@@ -7,13 +7,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from nnpipe.analysis.quality_intervals import contributions
+from nnpipe.analysis.quality_intervals import compute_contributions
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import QualityMetric
-from nnpipe.core.task import task_named
+from nnpipe.core.task import get_task
 
-OF_CLASSES = [metric for metric in task_named("classification").metrics if metric.alike is not None]
+OF_CLASSES = [metric for metric in get_task("classification").metrics if metric.alike is not None]
 
 
 def classified(samples: int, classes: int, first: int = 0) -> Evaluation:
@@ -33,22 +33,23 @@ def test_kinds_of_samples_stand_for_their_samples(
 ) -> None:
     found, alone = classified(samples, classes, first), dataclasses.replace(metric, alike=None)
     weights = np.random.default_rng(1).integers(0, 4, samples).astype(float)
-    by_kind, by_sample = metric.prepared(found), alone.prepared(found)
+    by_kind, by_sample = metric.build_statistic(found), alone.build_statistic(found)
     assert by_kind(weights) == pytest.approx(by_sample(weights), abs=1e-12, nan_ok=True)
-    assert metric.of(found) == pytest.approx(alone.of(found), abs=1e-12, nan_ok=True)
+    assert metric.compute(found) == pytest.approx(alone.compute(found), abs=1e-12, nan_ok=True)
 
 
 @pytest.mark.parametrize("metric", OF_CLASSES, ids=lambda metric: metric.name)
 def test_what_samples_contribute_is_the_same_by_kinds(metric: QualityMetric) -> None:
     found = classified(300, 4)
     by_kind, by_sample = (
-        contributions(each, found) for each in (metric, dataclasses.replace(metric, alike=None))
+        compute_contributions(each, found)
+        for each in (metric, dataclasses.replace(metric, alike=None))
     )
     np.testing.assert_allclose(by_kind, by_sample, atol=1e-9)
-    assert by_kind.mean() == pytest.approx(metric.of(found))
+    assert by_kind.mean() == pytest.approx(metric.compute(found))
 
 
 def test_a_mean_of_values_has_no_kinds() -> None:
-    accuracy = task_named("classification").metric("accuracy")
+    accuracy = get_task("classification").metric("accuracy")
     with pytest.raises(ConfigError, match="is a mean of values"):
         dataclasses.replace(accuracy, alike=OF_CLASSES[0].alike)

@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 from property_examples import examples
 
 from nnpipe.core.errors import SpecMismatch
-from nnpipe.core.quantization import dequantize_linear, quantization_parameters, quantize_linear
+from nnpipe.core.quantization import (
+    compute_quantization_parameters,
+    dequantize_linear,
+    quantize_linear,
+)
 
 TYPES = ("int8", "uint8", "int16", "uint16")
 ORDINARY = (
@@ -385,7 +389,7 @@ def test_parameters_keep_zero_exact_and_every_value_of_the_range_within_one_step
     limits, dtype, symmetric
 ):
     low, high = limits
-    scale, zero = quantization_parameters(low, high, dtype, symmetric)
+    scale, zero = compute_quantization_parameters(low, high, dtype, symmetric)
     assert scale.dtype == np.float32
     assert zero.dtype == np.int32
     assert dequantize_linear(quantize_linear(0.0, scale, zero, dtype), scale, zero) == 0.0
@@ -396,13 +400,19 @@ def test_parameters_keep_zero_exact_and_every_value_of_the_range_within_one_step
 
 
 def test_parameters_of_known_ranges():
-    assert quantization_parameters(-1.0, 1.0, "int8", symmetric=True) == (np.float32(1 / 127), 0)
-    assert quantization_parameters(-1.0, 0.5, "uint8", symmetric=True) == (np.float32(1 / 127), 128)
-    assert quantization_parameters(0.0, 255.0, "uint8") == (1.0, 0)
-    assert quantization_parameters(0.0, 255.0, "int8") == (1.0, -128)
-    assert quantization_parameters(2.0, 255.0, "uint8") == (1.0, 0)
-    assert quantization_parameters(0.0, 0.0) == (1.0, -128)
-    scale, zero = quantization_parameters([-1.0, 0.0], [1.0, 0.0], symmetric=True)
+    assert compute_quantization_parameters(-1.0, 1.0, "int8", symmetric=True) == (
+        np.float32(1 / 127),
+        0,
+    )
+    assert compute_quantization_parameters(-1.0, 0.5, "uint8", symmetric=True) == (
+        np.float32(1 / 127),
+        128,
+    )
+    assert compute_quantization_parameters(0.0, 255.0, "uint8") == (1.0, 0)
+    assert compute_quantization_parameters(0.0, 255.0, "int8") == (1.0, -128)
+    assert compute_quantization_parameters(2.0, 255.0, "uint8") == (1.0, 0)
+    assert compute_quantization_parameters(0.0, 0.0) == (1.0, -128)
+    scale, zero = compute_quantization_parameters([-1.0, 0.0], [1.0, 0.0], symmetric=True)
     np.testing.assert_array_equal(scale, np.array([1 / 127, 1], np.float32))
     np.testing.assert_array_equal(zero, [0, 0])
 
@@ -412,4 +422,4 @@ def test_parameters_of_known_ranges():
 )
 def test_a_range_that_is_none_has_no_parameters(low, high):
     with pytest.raises(SpecMismatch, match="low <= high"):
-        quantization_parameters(low, high)
+        compute_quantization_parameters(low, high)

@@ -78,7 +78,7 @@ def test_a_class_that_a_module_lacks_is_told_with_what_it_has(
 
 
 def test_files_name_classes_that_the_program_itself_has_declared() -> None:
-    from nnpipe.core.registry import named
+    from nnpipe.core.registry import map_names_to_classes
 
     class Declared(Runtime):
         """Of this test."""
@@ -89,10 +89,10 @@ def test_files_name_classes_that_the_program_itself_has_declared() -> None:
     class LiteRTRuntime(Declared):
         """Bears a name of nnpipe's."""
 
-    found = named(Runtime)
+    found = map_names_to_classes(Runtime)
     assert found["Declared"] is Declared
     assert found["LiteRTRuntime"].__module__ == "nnpipe.runtimes.litert"
-    assert found[LiteRTRuntime.dotted_path()] is LiteRTRuntime
+    assert found[LiteRTRuntime.get_dotted_path()] is LiteRTRuntime
 
 
 def test_a_class_of_another_family_is_refused() -> None:
@@ -115,7 +115,7 @@ def test_all_families_together_are_all_components() -> None:
 def test_only_the_families_in_which_a_class_can_be_are_looked_through(
     base: type[Component],
 ) -> None:
-    assert FAMILIES.of(base) == [
+    assert FAMILIES.find_families(base) == [
         f for f, root in FAMILIES.items() if issubclass(root, base) or issubclass(base, root)
     ]
 
@@ -165,7 +165,7 @@ def test_a_plugin_that_is_installed_meanwhile_is_found(
     )
     (installed / "entry_points.txt").write_text("[nnpipe.plugins]\nlate = late_plugin\n", "utf-8")
     importlib.invalidate_caches()
-    late = [cls.dotted_path() for cls in components(Runtime) if cls not in before]
+    late = [cls.get_dotted_path() for cls in components(Runtime) if cls not in before]
     assert late == ["late_plugin.LateRuntime"]
 
 
@@ -179,7 +179,7 @@ def test_a_name_that_was_found_is_not_looked_for_again(monkeypatch: pytest.Monke
         raise AssertionError("all modules are looked through again")
 
     with monkeypatch.context() as patched:
-        patched.setattr(registry, "_look_through", looking)
+        patched.setattr(registry, "_search_modules", looking)
         assert find("LiteRTRuntime", Runtime) is LiteRTRuntime
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnpipe.core.secret import HIDDEN, Secret, reveal_variables, shown_command, without_secrets
+from nnpipe.core.secret import HIDDEN, Secret, hide_command_secrets, hide_secrets, reveal_variables
 
 WORDS = st.text("abcdefghijklmnopqrstuvwxyz0123456789._-", min_size=1, max_size=12)
 PASSWORDS = st.text(
@@ -42,11 +42,11 @@ def test_no_password_of_an_address_is_shown(
     host: str, user: str, password: str, scheme: str
 ) -> None:
     address = f"{scheme}://{user}:{password}@{host}/a"
-    shown = without_secrets(f"cannot reach {address}, nor '{address}': refused")
+    shown = hide_secrets(f"cannot reach {address}, nor '{address}': refused")
     assert "pW" not in shown
     assert shown.count(f"{scheme}://{user}:{HIDDEN}@") == 2
     assert shown.endswith(": refused")
-    assert without_secrets(shown) == shown
+    assert hide_secrets(shown) == shown
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,14 @@ def test_no_password_of_an_address_is_shown(
     ],
 )
 def test_texts_without_a_secret_stay_as_they_are(text: str) -> None:
-    assert without_secrets(text) == text
+    assert hide_secrets(text) == text
 
 
 @pytest.mark.parametrize(
     "name", ["token", "access_token", "X-Amz-Signature", "X-Amz-Security-Token", "sig", "apiKey"]
 )
 def test_no_token_in_a_query_is_shown(name: str) -> None:
-    assert without_secrets(f"https://host/a?size=3&{name}=wxyz&b=1 is gone") == (
+    assert hide_secrets(f"https://host/a?size=3&{name}=wxyz&b=1 is gone") == (
         f"https://host/a?size=3&{name}={HIDDEN}&b=1 is gone"
     )
 
@@ -92,7 +92,7 @@ def test_no_token_in_a_query_is_shown(name: str) -> None:
     ],
 )
 def test_a_command_line_is_shown_without_its_secrets(words: list[str], shown: list[str]) -> None:
-    assert list(shown_command(words, ["--env"])) == shown
+    assert list(hide_command_secrets(words, ["--env"])) == shown
 
 
 @pytest.mark.parametrize(
@@ -100,6 +100,6 @@ def test_a_command_line_is_shown_without_its_secrets(words: list[str], shown: li
 )
 def test_no_password_among_words_is_shown_as_postgresql_takes_them(word: str) -> None:
     assert (
-        without_secrets(f"host=db {word} dbname=runs")
+        hide_secrets(f"host=db {word} dbname=runs")
         == f"host=db {word.partition('=')[0]}=*** dbname=runs"
     )

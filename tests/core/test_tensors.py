@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnpipe.core.errors import SpecMismatch
-from nnpipe.core.tensors import DTYPES, IOSpec, TensorSpec, batch_size, check_batch
+from nnpipe.core.tensors import DTYPES, IOSpec, TensorSpec, check_batch, get_batch_size
 
 
 def specs() -> st.SearchStrategy[TensorSpec]:
@@ -115,9 +115,9 @@ def test_two_tensors_of_one_name_are_refused() -> None:
 
 
 def test_batch_size_counts_samples() -> None:
-    assert batch_size({"x": np.zeros((5, 2))}) == 5
-    assert batch_size({"x": np.zeros(())}) == 1
-    assert batch_size({}) == 0
+    assert get_batch_size({"x": np.zeros((5, 2))}) == 5
+    assert get_batch_size({"x": np.zeros(())}) == 1
+    assert get_batch_size({}) == 0
 
 
 @pytest.mark.parametrize("dtype", ["string", "bfloat16"])

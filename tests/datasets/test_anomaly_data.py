@@ -16,7 +16,7 @@ from nnpipe.core.dataset import SPLITS, Dataset
 from nnpipe.core.errors import ConfigError, DatasetError
 from nnpipe.core.registry import find
 from nnpipe.datasets.anomaly_folder import AnomalyFolderDataset, AnomalySoundsDataset
-from nnpipe.datasets.series_anomalies import SeriesAnomaliesDataset, times_of
+from nnpipe.datasets.series_anomalies import SeriesAnomaliesDataset, parse_times
 from nnpipe.datasets.synthetic_pictures import SyntheticDefectsDataset
 from nnpipe.datasets.wav_files import read_wav
 from nnpipe.testing.dataset import DatasetContract
@@ -82,14 +82,14 @@ def test_a_sample_is_the_rows_up_to_a_point(tmp_path):
     ],
 )
 def test_times_are_read_in_many_forms(first, step):
-    found = times_of(Path("a.csv"), [first, step])
+    found = parse_times(Path("a.csv"), [first, step])
     assert found.tolist() == [datetime(2014, 4, 1), datetime(2014, 4, 1, 0, 5)]
 
 
 @pytest.mark.parametrize("text", ["04/01/2014 00:00", "yesterday", "31.02.2014", ""])
 def test_what_is_no_time_is_refused(text):
     with pytest.raises(DatasetError, match="is no time such as"):
-        times_of(Path("a.csv"), [text, "2014-04-01"])
+        parse_times(Path("a.csv"), [text, "2014-04-01"])
 
 
 def test_labels_may_be_words(tmp_path):
@@ -124,7 +124,7 @@ def test_nab_s_own_series_are_read(tmp_path):
         map(len, windows.values())
     ) + len(windows)
     change = np.abs(np.diff(inputs["points"][..., 0], axis=1))[:, 0]
-    assert dataset.task.primary.of(dataset.evaluate({"score": change}, truth)) > 0
+    assert dataset.task.primary.compute(dataset.evaluate({"score": change}, truth)) > 0
 
 
 # -- sounds
@@ -207,7 +207,7 @@ def test_clips_stay_together_and_anomalies_are_named(tmp_path):
         {"score": truth["anomalous"] + np.tile([0, 3], len(truth["clip"]))[: len(truth["clip"])]},
         truth,
     )
-    assert dataset.task.primary.of(found) == 1  # the sections' noise is averaged
+    assert dataset.task.primary.compute(found) == 1  # the sections' noise is averaged
     with pytest.raises(ConfigError, match="a section"):
         sounds(tmp_path, seconds=0.01)
     with pytest.raises(DatasetError, match="neither by themselves nor in train and test"):

@@ -114,7 +114,7 @@ def test_the_targets_of_any_task_are_found_by_name(tmp_path: Path) -> None:
     assert {each.name for each in data.spec.targets} == {"boxes", "class"}
     _, truth = data.read(np.arange(5))
     found = data.evaluate(data.task.perfect(truth, data.spec), truth)
-    assert data.task.primary.of(found) == pytest.approx(1)
+    assert data.task.primary.compute(found) == pytest.approx(1)
     np.savez(tmp_path / "masks.npz", x=IMAGES, y=IMAGES[..., 0] % 3)
     (tmp_path / "names.txt").write_text("ground\nsky\nsea\n")
     masks = ArraysDataset(

@@ -13,7 +13,7 @@ from installed import needs
 
 from nnpipe.core.errors import DatasetError
 from nnpipe.datasets import COCOInstancesDataset
-from nnpipe.tasks.instance_segmentation.runs import runs_of
+from nnpipe.tasks.instance_segmentation.run_lengths import encode_mask_runs
 from nnpipe.testing.dataset import DatasetContract
 
 SIZES = [(30, 40), (24, 18), (20, 20), (31, 25), (12, 36)]
@@ -32,7 +32,7 @@ def content() -> dict[str, Any]:
     half = np.zeros((30, 40), np.uint8)
     half[:, 20:] = 1
     text = {"size": [30, 40], "counts": encode(np.asfortranarray(half))["counts"].decode()}
-    runs = runs_of(crowd()).tolist()
+    runs = encode_mask_runs(crowd()).tolist()
     masks: list[tuple[int, Any]] = [
         (0, POLYGONS),
         (3, [[1, 1, 9, 1, 9, 9]]),
@@ -98,7 +98,7 @@ def test_masks_are_those_of_pycocotools(tmp_path: Path) -> None:
     for picture, place, number in ((0, 0, 0), (0, 1, 2), (1, 0, 3), (3, 0, 1)):
         mask = known.annToMask(known.anns[number])
         own = truth["runs"][picture, place]
-        np.testing.assert_array_equal(np.trim_zeros(own, "b"), runs_of(mask))
+        np.testing.assert_array_equal(np.trim_zeros(own, "b"), encode_mask_runs(mask))
         assert truth["area"][picture, place] == (80.5 if number == 1 else mask.sum())
     assert len(dataset.split("test")) == 5
 

@@ -85,7 +85,7 @@ def test_a_checked_file_is_not_read_again_until_it_changes(tmp_path, monkeypatch
     get(remote(NOWHERE), tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(
-            "nnpipe.datasets._download.sha256_of", lambda _: pytest.fail("was read again")
+            "nnpipe.datasets._download.compute_sha256", lambda _: pytest.fail("was read again")
         )
         get(remote(NOWHERE), tmp_path)
     changed = bytearray(CONTENT)
@@ -186,7 +186,7 @@ def test_a_full_disk_is_one_line_and_not_tried_again(new_server, tmp_path, monke
         def write(self, _: object) -> int:
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("nnpipe.datasets._transfer.Partial.open", lambda _: FullDisk())
+    monkeypatch.setattr("nnpipe.datasets._transfer.PartialFile.open", lambda _: FullDisk())
     with pytest.raises(DatasetError, match=r"cannot save .*: No space left on device; make room"):
         get(remote(server.url()), tmp_path)
     assert len(server.seen) == 1

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import nnpipe
-from nnpipe.datasets._progress import locked
+from nnpipe.datasets._progress import file_lock
 
 CONTENT = random.Random(0).randbytes(2_000_000)
 
@@ -108,7 +108,7 @@ def opens_the_lock(pid: int, folder: Path) -> bool:
 
 @needs_proc
 def test_proc_shows_open_files(tmp_path):
-    with locked(tmp_path / ".data.bin.lock"):
+    with file_lock(tmp_path / ".data.bin.lock"):
         assert opens_the_lock(os.getpid(), tmp_path)
 
 
@@ -186,14 +186,14 @@ def test_who_waited_for_a_removed_lock_file_joins_the_queue_for_the_new_one(tmp_
     monkeypatch.setattr("nnpipe.datasets._progress.time.sleep", lambda _: looks_again.wait(10))
 
     def wait_and_enter() -> None:
-        with locked(path, waits.set):
+        with file_lock(path, waits.set):
             entered.set()
 
     thread = threading.Thread(target=wait_and_enter)
-    with locked(path):
+    with file_lock(path):
         thread.start()
         assert waits.wait(10)
-    with locked(path):  # a new file, made before the other thread looks again
+    with file_lock(path):  # a new file, made before the other thread looks again
         looks_again.set()
         assert not entered.wait(0.3)
     thread.join(10)
@@ -207,7 +207,7 @@ def test_the_lock_lets_one_in_at_a_time(tmp_path):
     def enter() -> None:
         nonlocal inside, most
         for _ in range(5):
-            with locked(tmp_path / "lock", lambda: waited.append(1)):
+            with file_lock(tmp_path / "lock", lambda: waited.append(1)):
                 inside += 1
                 most = max(most, inside)
                 time.sleep(0.005)

@@ -15,8 +15,8 @@ from property_examples import examples
 
 from nnpipe.core.errors import DatasetError
 from nnpipe.datasets import _split
-from nnpipe.datasets._split import groups_of_files
-from nnpipe.datasets.image_files import ImageFolderDataset, decoded
+from nnpipe.datasets._split import compute_file_groups
+from nnpipe.datasets.image_files import ImageFolderDataset, decode_image
 from nnpipe.testing.dataset import DatasetContract
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
@@ -193,7 +193,7 @@ def test_a_picture_of_too_many_pixels_is_refused_before_it_is_decoded(tmp_path):
     with pytest.raises(
         DatasetError, match=r"claims 13,000 x 13,000 pixels; for 7 x 6 pixels at most 67,108,864"
     ):
-        decoded(path, (6, 7), 3)
+        decode_image(path, (6, 7), 3)
 
 
 def test_equal_lengths_are_read_once_and_remembered(tmp_path, monkeypatch):
@@ -206,22 +206,24 @@ def test_equal_lengths_are_read_once_and_remembered(tmp_path, monkeypatch):
         os.utime(path, (1, 1))
     read = []
     monkeypatch.setattr(_split, "_SETTLED", -1)  # or these are too young to be trusted
-    digest = _split._digest
-    monkeypatch.setattr(_split, "_digest", lambda path: read.append(path.name) or digest(path))
-    assert groups_of_files(paths).tolist() == [0, 1, 0, 2, 3, 3]
+    digest = _split._compute_digest
+    monkeypatch.setattr(
+        _split, "_compute_digest", lambda path: read.append(path.name) or digest(path)
+    )
+    assert compute_file_groups(paths).tolist() == [0, 1, 0, 2, 3, 3]
     assert read == ["0.bin", "1.bin", "2.bin", "4.bin", "5.bin"]
-    assert groups_of_files(paths).tolist() == [0, 1, 0, 2, 3, 3]
+    assert compute_file_groups(paths).tolist() == [0, 1, 0, 2, 3, 3]
     assert len(read) == 5, "nothing is read again"
     paths[1].write_bytes(b"aa")
     os.utime(paths[1], (1, 1))  # the same length and time; only the inode's own time tells
-    assert groups_of_files(paths).tolist() == [0, 0, 0, 1, 2, 2]
+    assert compute_file_groups(paths).tolist() == [0, 0, 0, 1, 2, 2]
     assert read[5:] == ["1.bin"]
     (store,) = (tmp_path / "cache" / "nnpipe" / "contents").iterdir()
     for damage in (b"{", b"[]", b'{"schema": 1, "files": {"1.bin": 3}}', b'{"schema": 2}'):
         store.write_bytes(damage)
-        assert groups_of_files(paths).tolist() == [0, 0, 0, 1, 2, 2]
+        assert compute_file_groups(paths).tolist() == [0, 0, 0, 1, 2, 2]
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
-    assert groups_of_files(paths).tolist() == [0, 0, 0, 1, 2, 2]
+    assert compute_file_groups(paths).tolist() == [0, 0, 0, 1, 2, 2]
 
 
 def test_copies_of_an_image_do_not_leak(tmp_path):
@@ -291,7 +293,7 @@ def test_every_kind_of_pixels_becomes_bytes(tmp_path, mode, channels):
     picture = picture.convert("I").convert(mode) if mode == "I;16" else picture.convert(mode)
     path = tmp_path / ("x.tiff" if mode == "CMYK" else "x.png")
     picture.save(path)
-    found = decoded(path, (4, 5), channels)
+    found = decode_image(path, (4, 5), channels)
     assert found.shape == (4, 5, channels)
     assert found.dtype == np.uint8
 
@@ -299,20 +301,20 @@ def test_every_kind_of_pixels_becomes_bytes(tmp_path, mode, channels):
 def test_a_palette_with_transparency_is_read(tmp_path):
     picture = Image.fromarray(np.arange(256, dtype=np.uint8).reshape(16, 16)).convert("P")
     picture.save(tmp_path / "x.png", transparency=bytes(range(256)))
-    assert decoded(tmp_path / "x.png", (16, 16), 3).shape == (16, 16, 3)
+    assert decode_image(tmp_path / "x.png", (16, 16), 3).shape == (16, 16, 3)
 
 
 def test_an_image_of_the_right_size_keeps_its_pixels(tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (7, 5, 3), np.uint8)
     Image.fromarray(pixels).save(tmp_path / "x.png")
-    np.testing.assert_array_equal(decoded(tmp_path / "x.png", (7, 5), 3), pixels)
+    np.testing.assert_array_equal(decode_image(tmp_path / "x.png", (7, 5), 3), pixels)
 
 
 def test_height_comes_before_width(tmp_path):
     pixels = np.zeros((40, 80), np.uint8)
     pixels[:20] = 255  # bright above
     Image.fromarray(pixels).save(tmp_path / "x.png")
-    small = decoded(tmp_path / "x.png", (4, 10), 1)
+    small = decode_image(tmp_path / "x.png", (4, 10), 1)
     assert small.shape == (4, 10, 1)
     assert small[0].min() > 200
     assert small[3].max() < 50
@@ -324,7 +326,7 @@ def test_exif_turns_the_image_upright(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # turned by a quarter: what is left in the file is above
     Image.fromarray(pixels).save(tmp_path / "x.jpg", exif=exif, quality=95)
-    upright = decoded(tmp_path / "x.jpg", (20, 10), 1)[..., 0]
+    upright = decode_image(tmp_path / "x.jpg", (20, 10), 1)[..., 0]
     assert upright[:8].min() > 200
     assert upright[12:].max() < 50
 
@@ -370,7 +372,7 @@ def test_any_damage_is_read_over_or_named(tmp_path, suffix, changes, cut):
     path.write_bytes(data[:cut])
     message = f"{path}"
     try:
-        assert decoded(path, (5, 6), 3).shape == (5, 6, 3)
+        assert decode_image(path, (5, 6), 3).shape == (5, 6, 3)
     except DatasetError as error:
         message = str(error)
     assert str(path) in message
@@ -384,7 +386,7 @@ def test_an_image_that_claims_to_be_huge_takes_no_memory(tmp_path):
     data[18:26] = (30_000).to_bytes(4, "little") * 2
     path.write_bytes(data)
     with pytest.raises(DatasetError, match=r"x\.bmp claims .*pixels.*; remove it"):
-        decoded(path, (5, 6), 3)
+        decode_image(path, (5, 6), 3)
 
 
 def test_an_image_that_vanishes_is_named(root):

@@ -100,9 +100,9 @@ def write_model(
     if names:
         specs = tuple(nnp.TensorSpec(name, (None, *shape), "float32") for name in taken)
         sides = nnp.IOSpec(specs, (nnp.TensorSpec("y", (None, weights.shape[1]), "float32"),))
-        inputs_ = tuple(nnp.InputMeaning(name) for name in taken)
-        meaning = nnp.Meaning(inputs_, (nnp.OutputMeaning("y", "scores", tuple(names)),))
-        nnp.Artifact.of(path, "onnx", sides, meaning=meaning)
+        inputs_ = tuple(nnp.InputProcessing(name) for name in taken)
+        meaning = nnp.ModelMetadata(inputs_, (nnp.OutputMetadata("y", "scores", tuple(names)),))
+        nnp.Artifact.create(path, "onnx", sides, meaning=meaning)
     return path
 
 

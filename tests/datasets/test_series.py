@@ -10,7 +10,7 @@ from property_examples import examples
 
 from nnpipe.core.dataset import SPLITS
 from nnpipe.core.errors import DatasetError, SpecMismatch
-from nnpipe.core.task import task_named
+from nnpipe.core.task import get_task
 from nnpipe.core.tensors import DatasetSpec
 from nnpipe.datasets import _number_table
 from nnpipe.datasets.series import SeriesDataset, SeriesFolderDataset
@@ -84,7 +84,7 @@ def test_nothing_forecast_later_is_seen_before(
         validation_fraction=validation,
     )
     ends = {name: dataset.split(name) * stride + window + horizon for name in SPLITS}
-    borders = [0, *dataset._borders(60), 60]
+    borders = [0, *dataset._compute_borders(60), 60]
     for name, low, high in zip(SPLITS, borders, borders[1:], strict=False):
         assert ((ends[name] > low) & (ends[name] <= high)).all()
     np.testing.assert_array_equal(
@@ -112,20 +112,20 @@ def test_the_naive_forecast_has_a_scaled_error_of_one(tmp_path):
     inputs, truth = dataset.read(dataset.split("train"))
     found = dataset.evaluate({"anything": inputs["series"][:, 0]}, truth)
     assert dataset.task.primary.name == "mase"
-    assert dataset.task.primary.of(found) == pytest.approx(1, abs=1e-5)
+    assert dataset.task.primary.compute(found) == pytest.approx(1, abs=1e-5)
     errors = inputs["series"][:, :1].astype(np.float64) - truth["value"]
-    assert dataset.task.metric("mae").of(found) == pytest.approx(np.abs(errors).mean())
-    assert dataset.task.metric("rmse").of(found) == pytest.approx(np.sqrt((errors**2).mean()))
+    assert dataset.task.metric("mae").compute(found) == pytest.approx(np.abs(errors).mean())
+    assert dataset.task.metric("rmse").compute(found) == pytest.approx(np.sqrt((errors**2).mean()))
     assert len(np.unique(found.arrays["block"])) == pytest.approx(len(found) / 6, abs=2)
 
 
 def test_a_constant_series_has_no_scaled_error():
     truth = {"value": np.ones((3, 1, 1)), "scale": np.zeros((3, 1)), "block": np.arange(3)}
-    found = task_named("forecast").judge(
+    found = get_task("forecast").evaluate(
         {"y": np.zeros((3, 1))}, truth, DatasetSpec("forecast", (), ())
     )
-    assert np.isnan(task_named("forecast").primary.of(found))
-    assert task_named("forecast").metric("mae").of(found) == 1
+    assert np.isnan(get_task("forecast").primary.compute(found))
+    assert get_task("forecast").metric("mae").compute(found) == 1
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_constant_series_has_no_scaled_error():
 )
 def test_forecasts_of_another_shape_are_refused(shape, fits):
     truth = {"value": np.ones((4, 3, 2)), "scale": np.ones((4, 2)), "block": np.arange(4)}
-    judge = task_named("forecast").judge
+    judge = get_task("forecast").evaluate
     if fits:
         assert len(judge({"y": np.zeros(shape)}, truth, DatasetSpec("forecast", (), ()))) == 4
     else:

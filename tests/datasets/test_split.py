@@ -14,10 +14,10 @@ from nnpipe.datasets._split import (
     TEST,
     TRAIN,
     VALIDATION,
+    compute_array_groups,
+    compute_file_groups,
+    compute_random_keys,
     draw,
-    groups_of_arrays,
-    groups_of_files,
-    mixed,
     split_samples,
 )
 
@@ -88,7 +88,7 @@ def test_the_split_of_a_seed_never_changes():
 
 def test_keys_are_those_of_the_published_splitmix64():
     # The first values of the reference code for the seed 0.
-    assert [hex(key) for key in mixed(np.arange(3, dtype=np.uint64), 0)] == [
+    assert [hex(key) for key in compute_random_keys(np.arange(3, dtype=np.uint64), 0)] == [
         "0xe220a8397b1dcdaf",
         "0x6e789e6aa1b965f4",
         "0x6c45d188009454f",
@@ -184,7 +184,7 @@ def test_one_picture_under_two_labels_does_not_leak():
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40))
 def test_arrays_are_alike_when_all_their_bytes_are(pairs):
     values = np.array(pairs, np.int16)
-    groups = groups_of_arrays([values[:, :1], values[:, 1].astype(np.float32)])
+    groups = compute_array_groups([values[:, :1], values[:, 1].astype(np.float32)])
     for i, first in enumerate(pairs):
         for j, second in enumerate(pairs):
             assert (groups[i] == groups[j]) == (first == second)
@@ -195,9 +195,10 @@ def test_files_are_alike_when_their_bytes_are(tmp_path, monkeypatch):
     paths = [tmp_path / str(i) for i in range(len(contents))]
     for path, content in zip(paths, contents, strict=True):
         path.write_bytes(content)
-    groups = groups_of_files(paths)
+    groups = compute_file_groups(paths)
     assert [list(groups).index(group) for group in groups] == [0, 1, 0, 3, 4, 4]
     monkeypatch.setattr(
-        "nnpipe.datasets._split._digest", lambda path: pytest.fail(f"read {path} for no reason")
+        "nnpipe.datasets._split._compute_digest",
+        lambda path: pytest.fail(f"read {path} for no reason"),
     )
-    groups_of_files([paths[0], paths[3], paths[4]])
+    compute_file_groups([paths[0], paths[3], paths[4]])

@@ -118,8 +118,8 @@ def test_a_detector_goes_the_whole_way_by_command_line(tmp_path: Path) -> None:
     assert inference_performance.main(command) == 0
     first, second = (Run.read(path).evaluation for path in (result, again))
     ap50 = Detection().metric("ap50")
-    assert ap50.of(first) > 0.3
-    assert ap50.of(second) == pytest.approx(ap50.of(first), abs=0.02)
+    assert ap50.compute(first) > 0.3
+    assert ap50.compute(second) == pytest.approx(ap50.compute(first), abs=0.02)
     assert second.settings["decoder"] == decoder
 
 

@@ -29,8 +29,8 @@ def test_vectors_without_the_shared_directions_find_more():
     _, _, directions = np.linalg.svd(vectors - vectors.mean(axis=0), full_matrices=False)
     cleaned = vectors - vectors @ directions[:4].T @ directions[:4]
     found = [
-        dataset.task.primary.of(
-            dataset.task.completed(dataset.evaluate({"embedding": each}, truth))
+        dataset.task.primary.compute(
+            dataset.task.finalize(dataset.evaluate({"embedding": each}, truth))
         )
         for each in (vectors, cleaned)
     ]

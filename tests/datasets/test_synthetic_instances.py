@@ -8,7 +8,10 @@ from synthetic_contract import SyntheticContract
 
 from nnpipe.core.dataset import Dataset
 from nnpipe.datasets import SyntheticInstancesDataset
-from nnpipe.tasks.instance_segmentation.runs import areas_of, intersections
+from nnpipe.tasks.instance_segmentation.run_lengths import (
+    compute_run_areas,
+    compute_run_intersections,
+)
 
 
 class TestSyntheticInstances(SyntheticContract):
@@ -23,4 +26,6 @@ def test_things_share_no_pixels() -> None:
     for runs, classes in zip(truth["runs"], truth["class"], strict=True):
         own = runs[classes >= 0]
         assert (own.sum(axis=1) == 24 * 20).all()
-        np.testing.assert_array_equal(intersections(own, own), np.diag(areas_of(own)))
+        np.testing.assert_array_equal(
+            compute_run_intersections(own, own), np.diag(compute_run_areas(own))
+        )

@@ -60,8 +60,10 @@ def test_a_linear_fit_forecasts_better_than_the_last_value():
 
     fit = np.linalg.lstsq(rows("train")[0], rows("train")[1]["value"][..., 0], rcond=None)[0]
     table, truth = rows("test")
-    learnt = dataset.task.primary.of(dataset.evaluate({"value": (table @ fit)[..., None]}, truth))
-    naive = dataset.task.primary.of(
+    learnt = dataset.task.primary.compute(
+        dataset.evaluate({"value": (table @ fit)[..., None]}, truth)
+    )
+    naive = dataset.task.primary.compute(
         dataset.evaluate({"value": np.repeat(table[:, -2:-1], 4, axis=1)[..., None]}, truth)
     )
     assert learnt < 0.5 * naive
@@ -75,7 +77,7 @@ def test_a_broken_rule_tells_anomalies():
         :, -4:
     ].max(axis=1)
     assert len(np.unique(truth["series"] * 10 + truth["window"])) == 4 * 3
-    assert dataset.task.primary.of(dataset.evaluate({"score": error}, truth)) > 50
+    assert dataset.task.primary.compute(dataset.evaluate({"score": error}, truth)) > 50
 
 
 def test_points_to_train_on_have_no_anomalies_and_leave_the_others_as_they_are():

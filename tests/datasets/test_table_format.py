@@ -10,8 +10,13 @@ import pytest
 
 from nnpipe.core.errors import DatasetError
 from nnpipe.datasets import AnomalyScoresDataset, SeriesDataset, TabularClassificationDataset
-from nnpipe.datasets._number_table import DecimalMarks, column_names, delimiter_of, read_numbers
-from nnpipe.datasets.table import table_of
+from nnpipe.datasets._number_table import (
+    DecimalMarks,
+    infer_delimiter,
+    read_header_names,
+    read_numbers,
+)
+from nnpipe.datasets.table import open_table
 
 
 def written(path: Path, text: str, encoding: str = "utf-8") -> Path:
@@ -34,7 +39,7 @@ def written(path: Path, text: str, encoding: str = "utf-8") -> Path:
     ],
 )
 def test_what_separates_cells_is_told_by_two_lines(first: str, second: str, wanted: str) -> None:
-    assert delimiter_of(first, second) == wanted
+    assert infer_delimiter(first, second) == wanted
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
@@ -43,11 +48,11 @@ def test_numbers_with_decimal_commas_are_read(tmp_path: Path, end: str, mark: st
     path = written(
         tmp_path / "a.csv", mark + end.join(["hour;load", "1;1,5", "2;-,25", "3;2,5e1", ""])
     )
-    assert column_names(path) == ("hour", "load")
+    assert read_header_names(path) == ("hour", "load")
     np.testing.assert_array_equal(
         read_numbers(path, ("load", "hour")), [[1.5, 1], [-0.25, 2], [25, 3]]
     )
-    assert list(table_of(path).cells(("load",))) == [[("1.5",), ("-.25",), ("2.5e1",)]]
+    assert list(open_table(path).cells(("load",))) == [[("1.5",), ("-.25",), ("2.5e1",)]]
     series = SeriesDataset(
         dataset_root=path, columns=("load",), window=1, horizon=1, test_fraction=1.0
     )
@@ -71,7 +76,7 @@ def test_numbers_that_may_mean_two_things_are_refused(tmp_path: Path, text: str,
 
 def test_points_are_decimals_where_cells_are_separated_by_commas() -> None:
     marks = DecimalMarks(Path("a.csv"), ",")
-    assert [marks.plain("a", cell) for cell in ("1,5", "1.5")] == ["1,5", "1.5"]
+    assert [marks.normalize("a", cell) for cell in ("1,5", "1.5")] == ["1,5", "1.5"]
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
@@ -89,9 +94,9 @@ def test_a_table_with_tabs_is_read(tmp_path: Path, name: str) -> None:
 
 def test_texts_in_another_encoding_stay_different(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", "word,n\nröt,1\nrät,2\n", "latin-1")
-    assert len(table_of(path).texts("word").names) == 2
+    assert len(open_table(path).read_texts("word").names) == 2
     with pytest.raises(DatasetError, match="UTF-16: save it as UTF-8"):
-        _ = table_of(written(tmp_path / "b.csv", "word,n\nrot,1\n", "utf-16")).names
+        _ = open_table(written(tmp_path / "b.csv", "word,n\nrot,1\n", "utf-16")).names
 
 
 def test_scores_with_semicolons_are_read(tmp_path: Path) -> None:

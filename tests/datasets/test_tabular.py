@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from synthetic_contract import SyntheticContract
 
-from nnpipe.core.category_code import category_code
+from nnpipe.core.category_code import encode_category
 from nnpipe.core.errors import DatasetError
 from nnpipe.core.input_transform import transform_from
 from nnpipe.datasets.synthetic import SyntheticTabularDataset
-from nnpipe.datasets.table import table_of
+from nnpipe.datasets.table import open_table
 from nnpipe.datasets.tabular import TabularClassificationDataset, TabularRegressionDataset
 from nnpipe.testing.dataset import DatasetContract
 
@@ -65,7 +65,8 @@ def test_kinds_of_columns_are_found_and_told(tmp_path: Path) -> None:
     assert [column.name for column in data.columns] == ["age", "colour", "flag"]
     inputs, truth = data.read(np.array([0, 2]))
     np.testing.assert_array_equal(
-        inputs["features"], [[np.nan, category_code("red"), 0], [22, category_code("dark blue"), 0]]
+        inputs["features"],
+        [[np.nan, encode_category("red"), 0], [22, encode_category("dark blue"), 0]],
     )
     assert truth["label"].tolist() == [0, 1]
 
@@ -135,7 +136,7 @@ def test_damaged_parquet_is_told_in_one_line(tmp_path: Path, kind: str) -> None:
     held = path.read_bytes()
     path.write_bytes({"text": b"a,b\n1,2\n", "cut": held[: len(held) // 2], "empty": b""}[kind])
     with pytest.raises(DatasetError, match=r"a\.parquet") as caught:
-        table_of(path)
+        open_table(path)
     assert "\n" not in str(caught.value)
 
 
@@ -146,7 +147,7 @@ def test_a_small_parquet_file_of_very_many_rows_is_refused(tmp_path: Path) -> No
     path = tmp_path / "a.parquet"
     parquet.write_table(table({"a": np.zeros(40_000_000, np.int8)}), path)
     assert path.stat().st_size < 1 << 20
-    for read in (table_of(path).numbers, lambda columns: next(table_of(path).cells(columns))):
+    for read in (open_table(path).numbers, lambda columns: next(open_table(path).cells(columns))):
         with pytest.raises(DatasetError, match="states 40,000,000 rows, too many for its size"):
             read(("a",))
 

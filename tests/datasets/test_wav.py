@@ -16,8 +16,8 @@ from shared_data import shared_data
 
 from nnpipe.core.errors import ConfigError, DatasetError
 from nnpipe.datasets._split import TEST
-from nnpipe.datasets.speech_commands import SpeechCommandsDataset, speaker_split
-from nnpipe.datasets.wav_files import WavFolderDataset, clip, read_wav
+from nnpipe.datasets.speech_commands import SpeechCommandsDataset, compute_speaker_split
+from nnpipe.datasets.wav_files import WavFolderDataset, read_clip, read_wav
 from nnpipe.modelwrappers.files.tflite import TFLiteModel
 from nnpipe.testing.dataset import DatasetContract
 from nnpipe.testing.session import assert_one_line
@@ -120,7 +120,7 @@ def test_no_more_is_read_than_there_is_memory_for(tmp_path):
         file.write(header)
         file.truncate(44 + 2_000_000_000)
     with pytest.raises(DatasetError, match="takes more than 512 MiB; give fewer --seconds"):
-        clip(path, 16000, 16000)
+        read_clip(path, 16000, 16000)
 
 
 @given(st.integers(0, 83), st.binary(min_size=1, max_size=6))
@@ -147,9 +147,9 @@ def test_no_bytes_lead_to_anything_but_samples_or_one_line(tmp_path_factory, pla
 def test_a_part_equals_that_of_the_whole(tmp_path_factory, rates, start, length):
     needs("scipy")
     path = put(tmp_path_factory.getbasetemp() / f"{rates[0]}.wav", rate=rates[0], frames=900)
-    whole = clip(path, rates[1], 3000)
+    whole = read_clip(path, rates[1], 3000)
     np.testing.assert_allclose(
-        clip(path, rates[1], length, start), whole[start : start + length], atol=1e-6
+        read_clip(path, rates[1], length, start), whole[start : start + length], atol=1e-6
     )
 
 
@@ -161,7 +161,7 @@ def test_a_tone_is_the_same_tone_at_another_rate(tmp_path):
         path.write_bytes(
             wav_bytes(np.stack([np.sin(2 * np.pi * 440 * time), np.zeros(rate)], 1), rate)
         )
-        found = clip(path, 16000, 16000)
+        found = read_clip(path, 16000, 16000)
         wanted = 0.5 * np.sin(2 * np.pi * 440 * np.arange(16000) / 16000)
         np.testing.assert_allclose(found[200:-200], wanted[200:-200], atol=2e-3)
 
@@ -269,7 +269,7 @@ def test_speakers_are_split_as_published():
     """The published test set holds test clips alone."""
     words = list(shared_data("speech_commands").glob("[a-z]*/*.wav"))
     assert len(words) == 150
-    assert {speaker_split(path.name, 0.1, 0.1) for path in words} == {TEST}
+    assert {compute_speaker_split(path.name, 0.1, 0.1) for path in words} == {TEST}
 
 
 def test_only_training_samples_are_changed(tmp_path):
@@ -278,7 +278,7 @@ def test_only_training_samples_are_changed(tmp_path):
     words = np.flatnonzero(dataset.files.labels < 2)
     for split, changed in (("test", False), ("train", True)):
         for index in np.intersect1d(dataset.split(split), words)[:5]:
-            plain = clip(dataset.files.paths[index], 1000, 400)
+            plain = read_clip(dataset.files.paths[index], 1000, 400)
             found = dataset.read(np.array([index]))[0]["sound"][0]
             assert np.array_equal(plain, found) is not changed
             assert np.abs(found).max() <= 1
@@ -344,7 +344,7 @@ def test_the_transform_travels_with_the_model(tmp_path):
     (wanted,), (found,) = wrapper.preprocess(sounds).values(), copy.preprocess(sounds).values()
     np.testing.assert_array_equal(found, wanted)
     assert copy.preparation().source == "description"
-    assert "MFCC, 10 coefficients" in copy.meaning.inputs[0].words()
+    assert "MFCC, 10 coefficients" in copy.meaning.inputs[0].format_description()
     other = TFLiteModel(
         model_path=tmp_path / "copy.tflite", transform="LogMel", transform_options=("num_mels=10",)
     )

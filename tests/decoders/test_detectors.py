@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from nnpipe.core.errors import ConfigError, SpecMismatch
-from nnpipe.core.meaning import Meaning
-from nnpipe.core.output_decoder import OutputDecoder, decoder_of
-from nnpipe.core.tensor_meaning import InputMeaning
+from nnpipe.core.model_metadata import ModelMetadata
+from nnpipe.core.output_decoder import OutputDecoder, get_decoder
+from nnpipe.core.tensor_metadata import InputProcessing
 from nnpipe.core.tensors import DatasetSpec, IOSpec, TensorSpec
 from nnpipe.decoders import (
     FastestDetDecoder,
@@ -48,7 +48,7 @@ def decode(
     decoder: DetectionDecoder, *outputs: np.ndarray, fit: Any = "squeeze"
 ) -> dict[str, np.ndarray]:
     named = {f"out{number}": output for number, output in enumerate(outputs)}
-    meaning = InputMeaning("image", "image", resize="bilinear", fit=fit)
+    meaning = InputProcessing("image", "image", resize="bilinear", fit=fit)
     decoder.check(spec_of(named), (meaning,), DatasetSpec("detection", (), (), ("a", "b", "c")))
     return dict(decoder.decode(named, spec_of(named), (meaning,)))
 
@@ -174,7 +174,7 @@ def test_outputs_that_are_no_heads_are_refused() -> None:
 @pytest.mark.parametrize("activation", ["sigmoid", "softmax", "none"])
 def test_ssd_with_raw_anchors(activation: Any) -> None:
     decoder = SSDDecoder(strides=(16, 32), activation=activation)
-    anchors = decoder.anchors(HEIGHT, WIDTH)
+    anchors = decoder.compute_anchors(HEIGHT, WIDTH)
     assert len(anchors) == 4 * 6 * 3 + 2 * 3 * 6
     offsets = np.zeros((1, len(anchors), 4), np.float32)
     scores = np.full(
@@ -195,7 +195,7 @@ def test_the_anchors_of_ssd_mobilenet() -> None:
     """As many as in TensorFlow's models for 300 x 300, and the first as its generator makes
     them.
     """
-    anchors = SSDDecoder().anchors(300, 300)
+    anchors = SSDDecoder().compute_anchors(300, 300)
     assert len(anchors) == 1917
     np.testing.assert_allclose(anchors[0], [0.5 / 19, 0.5 / 19, 0.1, 0.1], rtol=1e-6)
     np.testing.assert_allclose(anchors[1, 2:], [0.2 / 2**0.5, 0.2 * 2**0.5], rtol=1e-6)
@@ -241,7 +241,7 @@ def test_finished_boxes_without_an_axis_of_pictures() -> None:
     assert_found(
         dict(
             torchvision.decode(
-                named, io, (InputMeaning("image", "image", resize="bilinear", fit="squeeze"),)
+                named, io, (InputProcessing("image", "image", resize="bilinear", fit="squeeze"),)
             )
         )
     )
@@ -292,7 +292,7 @@ def test_boxes_and_the_scores_of_all_classes() -> None:
             ScoredBoxesDecoder(numbering="coco-ids").decode(
                 named,
                 spec_of(named),
-                (InputMeaning("image", "image", resize="bilinear", fit="squeeze"),),
+                (InputProcessing("image", "image", resize="bilinear", fit="squeeze"),),
             )
         )
     )
@@ -334,6 +334,6 @@ def test_a_data_set_with_other_classes_is_refused() -> None:
     "decoder", [YOLOXDecoder(strides=(8,)), YOLOHeadsDecoder(anchors=(1.0, 2.0)), SSDDecoder()]
 )
 def test_a_decoder_travels_in_a_models_meaning(decoder: OutputDecoder) -> None:
-    meaning = Meaning.from_json(Meaning(decoder=decoder.describe()).to_json())
-    assert decoder_of(meaning) == decoder
-    assert type(decoder).__name__ in decoder.words()
+    meaning = ModelMetadata.from_json(ModelMetadata(decoder=decoder.describe()).to_json())
+    assert get_decoder(meaning) == decoder
+    assert type(decoder).__name__ in decoder.format_description()

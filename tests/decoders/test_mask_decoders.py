@@ -9,15 +9,15 @@ import pytest
 from installed import needs
 
 from nnpipe.core.errors import ConfigError, SpecMismatch
-from nnpipe.core.tensor_meaning import InputMeaning
+from nnpipe.core.tensor_metadata import InputProcessing
 from nnpipe.core.tensors import Batch, DatasetSpec, IOSpec, TensorSpec
 from nnpipe.decoders import MaskRCNNDecoder, YOLOMasksDecoder
-from nnpipe.tasks.instance_segmentation.runs import (
-    mask_of,
-    padded,
-    runs_in_picture,
-    runs_of,
-    runs_of_part,
+from nnpipe.tasks.instance_segmentation.run_lengths import (
+    decode_mask_runs,
+    encode_mask_runs,
+    encode_partial_mask,
+    extract_picture_runs,
+    pad_runs,
 )
 from nnpipe.tasks.instance_segmentation.task import InstanceSegmentation
 
@@ -34,8 +34,8 @@ def io_of(height: int, width: int, outputs: Batch) -> IOSpec:
 def drawn(predictions: Batch, height: int, width: int) -> np.ndarray:
     """Return the masks of the only picture, ``(k, height, width)``."""
     size, given = np.array([height, width]), predictions["class"][0] >= 0
-    runs = runs_in_picture(predictions, 0, size, given)
-    return np.array([mask_of(each, (height, width)) for each in runs])
+    runs = extract_picture_runs(predictions, 0, size, given)
+    return np.array([decode_mask_runs(each, (height, width)) for each in runs])
 
 
 def torchvision_paste(mask: np.ndarray, box: np.ndarray, height: int, width: int) -> np.ndarray:
@@ -127,7 +127,7 @@ def test_masks_of_whole_pictures_are_taken_as_they_are() -> None:
     empty = decoder.decode(nothing, io_of(20, 30, nothing))
     spec = DatasetSpec(TASK.name, (), (), tuple("abcd"))
     truth = {"runs": np.array([[[0, 600]]]), "class": np.array([[0]]), "size": np.array([[20, 30]])}
-    assert TASK.primary.of(TASK.judge(empty, truth, spec)) == 0
+    assert TASK.primary.compute(TASK.evaluate(empty, truth, spec)) == 0
     with pytest.raises(SpecMismatch, match=r"masks \(n, k, rows, columns\); the model gives"):
         decoder.decode(
             {"boxes": np.zeros((3, 4)), "masks": np.zeros((2, 1, 28, 28))}, io_of(20, 30, nothing)
@@ -167,7 +167,7 @@ def test_masks_from_prototypes_are_those_of_ultralytics(picture: tuple[int, int]
     rows, columns = np.mgrid[: picture[0], : picture[1]]
     steps = np.array([picture[1], picture[0]] * 2)
     for thing, box, mask in zip(
-        decoder.selected(outputs, io, ())[0].which, found["boxes"][0], have, strict=True
+        decoder.select_boxes(outputs, io, ())[0].which, found["boxes"][0], have, strict=True
     ):
         sums = torch.from_numpy(np.tensordot(flat[7:, thing], prototypes, 1))[None, None]
         whole = functional.interpolate(sums, picture, mode="bilinear", align_corners=False)[
@@ -188,7 +188,7 @@ def test_a_letterboxed_picture_has_its_part_of_the_mask() -> None:
     outputs = yolo_outputs(np.random.default_rng(3), 40, 3)
     io = io_of(64, 96, outputs)
     centred = YOLOMasksDecoder().decode(
-        outputs, io, (InputMeaning("image", "image", fit="letterbox-centre"),)
+        outputs, io, (InputProcessing("image", "image", fit="letterbox-centre"),)
     )
     whole = YOLOMasksDecoder().decode(outputs, io)
     # A picture of 32 x 96 pixels lies in rows 16 to 48 of the input.
@@ -199,7 +199,7 @@ def test_classes_are_counted_without_weights_of_prototypes() -> None:
     outputs = yolo_outputs(np.random.default_rng(4), 50, 3)
     io = io_of(64, 96, outputs)
     decoder = YOLOMasksDecoder()
-    assert decoder.class_count(io) == 3
+    assert decoder.count_classes(io) == 3
     decoder.check(io, (), DatasetSpec(TASK.name, (), (), ("a", "b", "c")))
     with pytest.raises(ConfigError, match="objectness=true"):
         decoder.check(io, (), DatasetSpec(TASK.name, (), (), ("a", "b")))
@@ -216,6 +216,8 @@ def test_parts_of_pictures_are_run_lengths_as_whole_ones() -> None:
         part = picture[top : top + random.integers(0, 9), left : left + random.integers(0, 9)]
         part[:] = random.random(part.shape) < 0.7
         np.testing.assert_array_equal(
-            runs_of_part(part, top, left, height, width), runs_of(picture)
+            encode_partial_mask(part, top, left, height, width), encode_mask_runs(picture)
         )
-    assert padded([runs_of_part(np.ones((3, 2), bool), 0, 1, 3, 4)]).tolist() == [[3, 6, 3]]
+    assert pad_runs([encode_partial_mask(np.ones((3, 2), bool), 0, 1, 3, 4)]).tolist() == [
+        [3, 6, 3]
+    ]

@@ -117,8 +117,8 @@ def test_bright_squares_are_found_by_models_of_either_kind(
         route = SampleRoute(dataset, wrapper, wrapper.io, session.io, size)
         items = list(route.items(np.arange(6)))
         parts = [
-            part for item in items for part in route.judge([item], [session.infer(item.inputs)])
+            part for item in items for part in route.evaluate([item], [session.infer(item.inputs)])
         ]
-    found = Evaluation.joined(parts)
-    assert dataset.task.metric("mask_ap50").of(found) == 1
-    assert dataset.task.primary.of(found) > 0.7
+    found = Evaluation.concat(parts)
+    assert dataset.task.metric("mask_ap50").compute(found) == 1
+    assert dataset.task.primary.compute(found) > 0.7

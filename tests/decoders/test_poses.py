@@ -96,7 +96,7 @@ def test_corals_movenet_finds_the_reference() -> None:
         (item,) = route.items(np.array([0]))
         session.put(item.inputs)
         session.run()
-        (found,) = route.judge([item], [session.get()])
+        (found,) = route.evaluate([item], [session.get()])
     # Kernels of LiteRT move points by up to 0.02.
-    assert dataset.task.metric("point_distance").of(found) == pytest.approx(0.0145, abs=0.01)
-    assert dataset.task.metric("greatest_point_distance").of(found) < 0.05
+    assert dataset.task.metric("point_distance").compute(found) == pytest.approx(0.0145, abs=0.01)
+    assert dataset.task.metric("greatest_point_distance").compute(found) < 0.05

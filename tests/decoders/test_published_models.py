@@ -58,9 +58,9 @@ def test_published_detectors(
         for item in route.items(dataset.split("test")):
             session.put(item.inputs)
             session.run()
-            parts += route.judge([item], [session.get()])
-    found = Evaluation.joined(parts)
-    assert [Detection().metric(name).of(found) for name in ("map", "ap50")] == pytest.approx(
+            parts += route.evaluate([item], [session.get()])
+    found = Evaluation.concat(parts)
+    assert [Detection().metric(name).compute(found) for name in ("map", "ap50")] == pytest.approx(
         wanted, abs=1e-3
     )
     assert found.settings["decoder"]["arguments"]["suppression"] == "outside"

@@ -8,7 +8,7 @@ from shared_data import shared_data
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.output_decoder import with_inputs
-from nnpipe.core.tensor_meaning import InputMeaning
+from nnpipe.core.tensor_metadata import InputProcessing
 from nnpipe.core.tensors import DatasetSpec, IOSpec, TensorSpec
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
 from nnpipe.decoders import ReconstructionErrorDecoder
@@ -43,7 +43,7 @@ def test_of_images_the_difference_at_each_pixel_is_told(layout):
     shape = (3, 4, 8) if layout == "nchw" else (4, 8, 3)
     given, found = np.zeros((1, *shape), np.float32), np.zeros((1, *shape), np.float32)
     np.moveaxis(found, 1 if layout == "nchw" else 3, 1)[0, :2, 3, 6] = 3
-    meaning = InputMeaning("x", "image", fit="letterbox")
+    meaning = InputProcessing("x", "image", fit="letterbox")
     decoder = ReconstructionErrorDecoder()
     decoded = decoder.decode({"y": found, "input:x": given}, io_of(shape, shape), (meaning,))
     wanted = np.zeros((1, 4, 8))
@@ -107,7 +107,7 @@ def test_an_autoencoder_is_judged_by_what_it_was_given(kind):
         route = SampleRoute(dataset, wrapper, wrapper.io, session.io, 1)
         items = list(route.items(np.arange(10)))
         outputs = [session.infer(item.inputs) for item in items]
-        (found,) = route.judge(items, outputs)
+        (found,) = route.evaluate(items, outputs)
         real = [
             wrapper.preprocess_real({"frame": frame[None]})
             for frame in dataset.samples.inputs["frame"]

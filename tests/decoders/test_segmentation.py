@@ -17,7 +17,7 @@ from nnpipe.datasets import MaskFolderDataset
 from nnpipe.decoders import SegmentationDecoder
 from nnpipe.measuring.sample_route import SampleRoute
 from nnpipe.modelwrappers import TFLiteModel
-from nnpipe.tasks.segmentation.metrics import class_pixels
+from nnpipe.tasks.segmentation.metrics import prepare_class_pixels
 from nnpipe.tasks.segmentation.task import Segmentation
 
 SPEC = DatasetSpec("segmentation", (), (), ("ground", "cat", "dog"))
@@ -114,8 +114,8 @@ def judged(dataset: Dataset, **options: object) -> Evaluation:
         for item in route.items(np.arange(len(dataset))):
             session.put(item.inputs)
             session.run()
-            parts += route.judge([item], [session.get()])
-    return Evaluation.joined(parts)
+            parts += route.evaluate([item], [session.get()])
+    return Evaluation.concat(parts)
 
 
 @pytest.mark.slow
@@ -131,8 +131,8 @@ def test_corals_segmenter_finds_the_dog(size: str, wanted: tuple[float, ...]) ->
     )
     numbers = ",".join("0" if number == 12 else "1" for number in range(21))
     found = judged(dataset, decoder_options=(f"class_numbers={numbers}",))
-    iou = class_pixels(found)[1](np.ones(1)).iou
-    assert [*iou, Segmentation().metric("pixel_accuracy").of(found)] == pytest.approx(
+    iou = prepare_class_pixels(found)[1](np.ones(1)).iou
+    assert [*iou, Segmentation().metric("pixel_accuracy").compute(found)] == pytest.approx(
         wanted, abs=1e-3
     )
 
@@ -150,5 +150,7 @@ def test_corals_segmenter_on_coco(tmp_path: Path) -> None:
         ),
     )
     found = judged(dataset)
-    accuracy = Segmentation().metric("pixel_accuracy").of(found)
-    assert [Segmentation().primary.of(found), accuracy] == pytest.approx([0.4229, 0.8462], abs=1e-3)
+    accuracy = Segmentation().metric("pixel_accuracy").compute(found)
+    assert [Segmentation().primary.compute(found), accuracy] == pytest.approx(
+        [0.4229, 0.8462], abs=1e-3
+    )

@@ -139,9 +139,9 @@ def test_what_yaml_cannot_say_is_refused(tree, message):
 
 def test_changes_make_a_new_configuration():
     first = Configuration({"optimiser": {"arguments": {"lr": 0.1}}})
-    second = first.changed("optimiser.arguments.lr=0.01")
+    second = first.with_changes("optimiser.arguments.lr=0.01")
     assert second.tree == {"optimiser": {"arguments": {"lr": 0.01}}}
     first.tree["optimiser"] = None
     assert first.tree == {"optimiser": {"arguments": {"lr": 0.1}}}
     with pytest.raises(NNPipeError, match="is not of the form"):
-        first.changed("lr")
+        first.with_changes("lr")

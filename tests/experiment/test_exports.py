@@ -77,14 +77,14 @@ def test_mlflow_has_what_was_recorded(database, run, tmp_path, monkeypatch, plac
     pytest.importorskip(
         "alembic", reason="alembic is not installed, without which MLflow opens no database"
     )
-    from nnpipe.experiment.exports.export import RUN_TAG, to_mlflow, tracking_uri
+    from nnpipe.experiment.exports.export import RUN_TAG, get_tracking_uri, to_mlflow
 
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     monkeypatch.chdir(tmp_path)
     address = place.format(tmp_path)
     first, second = to_mlflow(database, run, address), to_mlflow(database, run, address)
     assert first != second
-    client = tracking.MlflowClient(tracking_uri=tracking_uri(address))
+    client = tracking.MlflowClient(tracking_uri=get_tracking_uri(address))
     experiment = client.get_experiment_by_name("digits: ä/1")
     (found,) = client.search_runs([experiment.experiment_id])
     assert found.info.run_id == second

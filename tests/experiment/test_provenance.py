@@ -16,10 +16,10 @@ from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.provenance import (
     CURRENT_FOLDER,
     Origin,
-    environment,
-    origin_of,
-    origin_of_object,
-    origins,
+    describe_environment,
+    find_object_origin,
+    find_origin,
+    find_origins,
 )
 
 
@@ -57,7 +57,7 @@ PATH = "package_of_tree.function"
 
 
 def test_code_of_a_work_tree_has_its_commit(tree):
-    origin = origin_of(PATH)
+    origin = find_origin(PATH)
     file = tree / "package_of_tree" / "__init__.py"
     assert origin == Origin(
         path=PATH,
@@ -72,18 +72,18 @@ def test_code_of_a_work_tree_has_its_commit(tree):
 
 def test_changes_and_new_code_make_it_dirty_but_no_other_new_file(tree):
     (tree / "runs.sqlite").write_text("x")
-    assert origin_of(PATH).dirty is False
+    assert find_origin(PATH).dirty is False
     (tree / "new.py").write_text("x = 1\n")
-    assert origin_of(PATH).dirty is True
+    assert find_origin(PATH).dirty is True
     (tree / "new.py").unlink()
-    assert origin_of(PATH).dirty is False
+    assert find_origin(PATH).dirty is False
     (tree / ".gitignore").write_text("")
-    assert origin_of(PATH).dirty is True
-    assert origin_of(PATH).told.endswith(", changed since")
+    assert find_origin(PATH).dirty is True
+    assert find_origin(PATH).told.endswith(", changed since")
 
 
 def test_an_ignored_file_is_of_no_commit(tree):
-    origin = origin_of("ignored_of_tree.function")
+    origin = find_origin("ignored_of_tree.function")
     assert (origin.commit, origin.dirty, origin.told) == ("", None, "unknown")
     assert len(origin.sha256) == 64
 
@@ -93,35 +93,35 @@ def test_a_work_tree_starts_no_program_of_its_own(tree):
     hook.write_text(f"#!/bin/sh\ntouch {tree}/started\n")
     hook.chmod(0o755)
     git(tree, "config", "core.fsmonitor", str(hook))
-    assert origin_of(PATH) is not None
+    assert find_origin(PATH) is not None
     assert not (tree / "started").exists()
 
 
 def test_installed_packages_have_a_version():
-    origin = origin_of("yaml.SafeLoader")
+    origin = find_origin("yaml.SafeLoader")
     assert (origin.package, origin.version) == ("PyYAML", importlib.metadata.version("PyYAML"))
     assert (origin.module, origin.commit, origin.dirty) == ("yaml.loader", "", None)
     assert origin.told == f"PyYAML {origin.version}"
 
 
 def test_python_itself_is_told():
-    assert origin_of("json.JSONDecoder").told == f"Python {platform.python_version()}"
-    assert origin_of_object(len).package == "Python"
-    assert origin_of("nowhere.at_all") is None
-    assert origin_of("json.nothing") is None
+    assert find_origin("json.JSONDecoder").told == f"Python {platform.python_version()}"
+    assert find_object_origin(len).package == "Python"
+    assert find_origin("nowhere.at_all") is None
+    assert find_origin("json.nothing") is None
 
 
 def test_the_commit_of_the_users_folder_is_told(tree: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tree)
-    (found,) = origins(Configuration({"a": 1}))
+    (found,) = find_origins(Configuration({"a": 1}))
     assert found.path == CURRENT_FOLDER
     assert (found.commit, found.dirty) == (git(tree, "rev-parse", "HEAD"), False)
     (tree / "script.py").write_text("new = 1\n")
-    assert origins(Configuration({"a": 1}))[0].told.endswith(", changed since")
+    assert find_origins(Configuration({"a": 1}))[0].told.endswith(", changed since")
 
 
 def test_versions_of_the_process_that_was_measured_count():
-    found = environment({"onnxruntime": "0.0.1", "numpy": "0.0.2"})["packages"]
+    found = describe_environment({"onnxruntime": "0.0.1", "numpy": "0.0.2"})["packages"]
     assert (found["onnxruntime"], found["numpy"]) == ("0.0.1", "0.0.2")
 
 
@@ -129,7 +129,7 @@ def test_every_class_of_a_configuration_has_an_origin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
-    found = origins(
+    found = find_origins(
         Configuration(
             {
                 "a": {"class": "nnpipe.experiment.history.History"},
@@ -148,6 +148,6 @@ def test_every_class_of_a_configuration_has_an_origin(
 
 
 def test_the_environment_names_python_and_the_packages_in_use():
-    found = environment()
+    found = describe_environment()
     assert found["python"] == platform.python_version()
     assert found["packages"]["pytest"] == pytest.__version__

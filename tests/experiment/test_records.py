@@ -23,9 +23,9 @@ PAIRS = st.lists(st.tuples(st.floats(-1e3, 1e3), st.just(0.0) | st.floats(0.01, 
 @given(PAIRS, st.integers(0, 30))
 def test_statistics_of_parts_are_those_of_the_whole(pairs, cut):
     values, weights = [v for v, _ in pairs], [w for _, w in pairs]
-    whole = Statistic.of(values, weights)
-    merged = Statistic.of(values[:cut], weights[:cut]).merged(
-        Statistic.of(values[cut:], weights[cut:])
+    whole = Statistic.from_values(values, weights)
+    merged = Statistic.from_values(values[:cut], weights[:cut]).merge(
+        Statistic.from_values(values[cut:], weights[cut:])
     )
     assert merged.count == whole.count == sum(w > 0 for w in weights)
     assert merged.weight == pytest.approx(whole.weight)

@@ -242,7 +242,7 @@ def test_a_mistake_that_kept_a_run_from_its_first_step_is_mended_under_its_name(
 
 def test_two_sessions_of_one_experiment_do_not_meet(walks, database):
     run = database.runs.create("walk", walk(steps=1))
-    database.runs.take_up(run)
+    database.runs.acquire(run)
     with pytest.raises(ConfigError, match=f"running in process {os.getpid()}"):
         Session(walk(steps=1), experiment="walk", database=database).run()
     assert (

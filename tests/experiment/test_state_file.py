@@ -272,8 +272,8 @@ def test_a_structure_that_nobody_wrote_is_refused():
     )
     for structure in structures:
         header = json.loads(content[8 : 8 + length])
-        arrays = [state_file.Bytes("F64", (2,), content[8 + length :])]
-        checksum = state_file._checksum("test", state_file.SCHEMA, structure, arrays)
+        arrays = [state_file.StoredArray("F64", (2,), content[8 + length :])]
+        checksum = state_file._compute_checksum("test", state_file.SCHEMA, structure, arrays)
         header["__metadata__"] |= {"structure": structure, "checksum": checksum}
         text = json.dumps(header).encode()
         with pytest.raises(ArtifactError):

@@ -10,7 +10,7 @@ from installed import needs
 from labelled_files import write_labelled_onnx, write_labelled_tflite
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.formats.class_names import onnx_class_names, tflite_class_names
+from nnpipe.formats.class_names import read_onnx_class_names, read_tflite_class_names
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 from nnpipe.testing.model_files import write_onnx_classifier, write_tflite_difference
 
@@ -41,7 +41,7 @@ def test_names_among_the_properties_of_an_onnx_file(
     model = onnx.load_model(str(path))
     onnx.helper.set_model_props(model, {"names": text, "stride": "[1, 2]"})
     onnx.save_model(model, str(path))
-    assert onnx_class_names(path) == names
+    assert read_onnx_class_names(path) == names
 
 
 @pytest.mark.parametrize("zipped", [True, False])
@@ -55,7 +55,7 @@ def test_names_in_classifiers_of_scikit_learn(zipped: bool, tmp_path: Path) -> N
     options = None if zipped else {id(estimator): {"zipmap": False}}
     path = tmp_path / "m.onnx"
     path.write_bytes(to_onnx(estimator, rows, options=options).SerializeToString())
-    assert onnx_class_names(path) == ("blue", "green", "red")
+    assert read_onnx_class_names(path) == ("blue", "green", "red")
     meaning = ONNXModel(model_path=path, scale=1.0, result_output="probabilities").meaning
     assert meaning is not None
     assert meaning.outputs[0].class_names == ("blue", "green", "red")
@@ -64,9 +64,11 @@ def test_names_in_classifiers_of_scikit_learn(zipped: bool, tmp_path: Path) -> N
 def test_labels_of_a_tflite_file(tmp_path: Path) -> None:
     needs("ai_edge_litert")
     path = write_labelled_tflite(tmp_path / "m.tflite", NAMES)
-    assert tflite_class_names(path) == {"difference": NAMES}
-    assert tflite_class_names(write_labelled_tflite(tmp_path / "n.tflite", NAMES, kind=1)) == {}
-    assert tflite_class_names(write_tflite_difference(tmp_path / "o.tflite").path) == {}
+    assert read_tflite_class_names(path) == {"difference": NAMES}
+    assert (
+        read_tflite_class_names(write_labelled_tflite(tmp_path / "n.tflite", NAMES, kind=1)) == {}
+    )
+    assert read_tflite_class_names(write_tflite_difference(tmp_path / "o.tflite").path) == {}
 
 
 def test_labels_that_cannot_be_read_are_none(tmp_path: Path) -> None:
@@ -74,13 +76,13 @@ def test_labels_that_cannot_be_read_are_none(tmp_path: Path) -> None:
     path = write_labelled_tflite(tmp_path / "m.tflite", NAMES)
     whole = path.read_bytes()
     path.write_bytes(whole[:-30])
-    assert tflite_class_names(path) == {}
+    assert read_tflite_class_names(path) == {}
     with pytest.raises(ArtifactError, match="no such"):
-        tflite_class_names(tmp_path / "none.tflite")
+        read_tflite_class_names(tmp_path / "none.tflite")
 
 
 def test_published_labels(shared_data: Path) -> None:
-    found = tflite_class_names(
+    found = read_tflite_class_names(
         shared_data / "models" / "coral" / "mobilenet_v1_0.25_128_quant.tflite"
     )
     (names,) = found.values()

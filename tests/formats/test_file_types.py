@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.tensors import IOSpec
-from nnpipe.formats.file_types import check_there, file_type_hint
+from nnpipe.formats.file_types import check_there, describe_file_type
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.sealed import SealedFile, write_sealed
 from nnpipe.formats.tflite import read_tflite
@@ -38,7 +38,7 @@ from nnpipe.formats.tflite import read_tflite
 def test_a_file_is_known_by_its_first_bytes(tmp_path: Path, content: bytes, kind: str) -> None:
     path = tmp_path / "model.bin"
     path.write_bytes(content)
-    found = file_type_hint(path, "SklearnModel")
+    found = describe_file_type(path, "SklearnModel")
     assert kind in found
     assert found.startswith(" (it is ")
     assert found.endswith(")")
@@ -62,18 +62,18 @@ def test_an_archive_is_known_by_what_is_in_it(tmp_path: Path, name: str, kind: s
         # TorchScript has both
         archive.writestr("script/data.pkl" if "script" in name else "readme.txt", b"")
         archive.writestr(name, b"")
-    assert kind in file_type_hint(path, "ONNXModel")
+    assert kind in describe_file_type(path, "ONNXModel")
 
 
 def test_what_was_compiled_here_is_known(tmp_path: Path) -> None:
     write_sealed(tmp_path / "m.so", SealedFile(b"\x7fELF", "tvm", IOSpec((), ()), {}))
-    assert "compiled by nnpipe" in file_type_hint(tmp_path / "m.so", "ONNXModel")
+    assert "compiled by nnpipe" in describe_file_type(tmp_path / "m.so", "ONNXModel")
 
 
 def test_of_a_damaged_file_of_the_wanted_kind_nothing_is_told(tmp_path: Path) -> None:
     path = tmp_path / "m.tflite"
     path.write_bytes(b"\x1c\0\0\0TFL3")
-    assert file_type_hint(path, "TFLiteModel") == ""
+    assert describe_file_type(path, "TFLiteModel") == ""
 
 
 @given(st.binary(max_size=200))
@@ -82,7 +82,7 @@ def test_any_bytes_are_answered_with_one_line(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "any.onnx"
     path.write_bytes(data)
-    assert "\n" not in file_type_hint(path, "ONNXModel")
+    assert "\n" not in describe_file_type(path, "ONNXModel")
 
 
 @pytest.mark.parametrize("read", [read_onnx, read_tflite])

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.core.generation import generation_io
+from nnpipe.core.generation import build_generation_io
 from nnpipe.formats.model_folder import (
-    io_of_genai_archive,
+    read_genai_io,
     unpack_genai_archive,
     write_genai_archive,
 )
 
-IO = generation_io(7)
+IO = build_generation_io(7)
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def archive(tmp_path: Path) -> Path:
 
 
 def test_it_comes_out_as_it_went_in(archive: Path, tmp_path: Path) -> None:
-    assert io_of_genai_archive(archive) == IO
+    assert read_genai_io(archive) == IO
     (tmp_path / "out").mkdir()
     assert unpack_genai_archive(archive, tmp_path / "out") == IO
     assert (tmp_path / "out" / "model.onnx.data").read_bytes() == bytes(1000)
@@ -57,19 +57,19 @@ def test_bombs_and_other_archives_are_refused(archive: Path, tmp_path: Path) -> 
         made.writestr("io.json", json.dumps(IO.to_json()))
         made.writestr("model.onnx", bytes(1 << 22))
     with pytest.raises(ArtifactError, match="compressed or encrypted"):
-        io_of_genai_archive(bomb)
+        read_genai_io(bomb)
     for said in ("{}", "[" * 100_000, "[]", json.dumps({**IO.to_json(), "outputs": []})):
         with zipfile.ZipFile(bomb, "w") as made:
             made.writestr("io.json", said)
         with pytest.raises(ArtifactError) as caught:
-            io_of_genai_archive(bomb)
+            read_genai_io(bomb)
         assert "\n" not in str(caught.value)
     with zipfile.ZipFile(bomb, "w") as made:
         made.writestr("model.xml", b"")
     with pytest.raises(ArtifactError, match="not of a model of onnxruntime-genai"):
-        io_of_genai_archive(bomb)
+        read_genai_io(bomb)
     archive.write_bytes(archive.read_bytes()[:-30])
     with pytest.raises(ArtifactError, match="damaged"):
-        io_of_genai_archive(archive)
+        read_genai_io(archive)
     with pytest.raises(ArtifactError, match="no such model file"):
-        io_of_genai_archive(tmp_path / "gone.genai")
+        read_genai_io(tmp_path / "gone.genai")

@@ -9,7 +9,7 @@ import pytest
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.formats.hdf5_heaps import check_text_heaps
-from nnpipe.formats.keras import structure_in
+from nnpipe.formats.keras import read_structure
 
 h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 
@@ -35,7 +35,7 @@ def free_part(content: bytes) -> int:
 def test_a_sound_file_passes(path: Path) -> None:
     check_text_heaps(path)
     check_text_heaps(path.read_bytes())
-    assert structure_in(path) == b"{}" * 100
+    assert read_structure(path) == b"{}" * 100
 
 
 def test_a_free_part_without_bytes_is_refused_in_one_line(path: Path) -> None:
@@ -46,7 +46,7 @@ def test_a_free_part_without_bytes_is_refused_in_one_line(path: Path) -> None:
     with pytest.raises(
         ArtifactError, match=rf"model\.h5: damaged.*a heap of texts is damaged at byte {place:,}"
     ):
-        structure_in(path)
+        read_structure(path)
     with pytest.raises(ValueError, match="heap of texts"):
         check_text_heaps(bytes(content))
 

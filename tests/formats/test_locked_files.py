@@ -10,9 +10,9 @@ import pytest
 from shared_data import shared_data
 
 from nnpipe.core.errors import ArtifactError, DatasetError
-from nnpipe.experiment.readers.reader import reader_of
-from nnpipe.formats.file_types import file_type_hint
-from nnpipe.formats.keras import structure_in
+from nnpipe.experiment.readers.reader import create_reader
+from nnpipe.formats.file_types import describe_file_type
+from nnpipe.formats.keras import read_structure
 
 h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 
@@ -32,17 +32,17 @@ def test_a_file_that_another_program_writes_is_not_called_damaged(tmp_path: Path
         with pytest.raises(
             ArtifactError, match=r"model\.h5: another program has it open for writing"
         ) as caught:
-            structure_in(path)
+            read_structure(path)
         with pytest.raises(DatasetError, match="another program has it open for writing"):
-            reader_of(path).read()
+            create_reader(path).read()
     assert "damaged" not in str(caught.value)
-    assert structure_in(path)
+    assert read_structure(path)
 
 
 def test_openvinos_own_files_are_told_with_the_next_step(tmp_path: Path) -> None:
     path = tmp_path / "model.xml"
     path.write_text('<?xml version="1.0"?>\n<net name="network" version="11">\n\t<layers>\n')
-    hint = file_type_hint(path, "ONNXModel")
+    hint = describe_file_type(path, "ONNXModel")
     assert "OpenVINO" in hint
     assert "name the ONNX or TensorFlow Lite file" in hint
     assert "web page" not in hint

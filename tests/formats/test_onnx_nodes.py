@@ -62,7 +62,11 @@ def test_operations_of_all_graphs_are_read(model: Path) -> None:
     )
     by_kind = {node.kind: node for node in found}
     assert by_kind["Clip"].inputs == ("x", "", "high")
-    assert (by_kind["Clip"].takes(1), by_kind["Clip"].takes(2), by_kind["Clip"].takes(9)) == (
+    assert (
+        by_kind["Clip"].get_input(1),
+        by_kind["Clip"].get_input(2),
+        by_kind["Clip"].get_input(9),
+    ) == (
         "",
         "high",
         "",

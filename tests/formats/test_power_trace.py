@@ -50,18 +50,18 @@ def test_recorded_traces_are_right_within_one_percent(
     true = float(np.mean((5.0 + 0.1 * np.sin(7 * fine)) * (0.3 + 0.2 * np.sin(40 * fine)))) * (
         1.8765 - 0.1234
     )
-    assert read_power_trace(path).energy(0.1234, 1.8765) == pytest.approx(true, rel=1e-3)
+    assert read_power_trace(path).compute_energy(0.1234, 1.8765) == pytest.approx(true, rel=1e-3)
 
 
 def test_falling_edges_of_a_pin_mark_what_was_measured() -> None:
     level = [1, 1, 0, 1, 1, 1, 0, 1, 1, 0, 1, 0, 1]
     trace = PowerTrace(np.arange(13.0), np.ones(13), level)
-    assert trace.windows() == [(2.0, 6.0), (9.0, 11.0)]
-    assert trace.joules_by_window(10) == pytest.approx([0.4, 0.2])
+    assert trace.find_windows() == [(2.0, 6.0), (9.0, 11.0)]
+    assert trace.compute_window_joules(10) == pytest.approx([0.4, 0.2])
     with pytest.raises(ArtifactError, match="falls 3 times"):
-        PowerTrace(np.arange(11.0), np.ones(11), level[:11]).windows()
+        PowerTrace(np.arange(11.0), np.ones(11), level[:11]).find_windows()
     with pytest.raises(ArtifactError, match="no column trigger"):
-        PowerTrace([0, 1], [1, 1]).windows()
+        PowerTrace([0, 1], [1, 1]).find_windows()
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_energy_outside_a_trace_or_over_a_hole_is_not_known() -> None:
     trace = trace_of_csv(
         "time,power\n" + "".join(f"{t},2\n" for t in (*range(100), *range(200, 300)))
     )
-    assert trace.energy(3.5, 90.0) == pytest.approx(173.0)
+    assert trace.compute_energy(3.5, 90.0) == pytest.approx(173.0)
     with pytest.raises(ArtifactError, match="do both clocks agree"):
-        trace.energy(250, 400)
+        trace.compute_energy(250, 400)
     with pytest.raises(ArtifactError, match="a hole of 101"):
-        trace.energy(50, 250)
+        trace.compute_energy(50, 250)

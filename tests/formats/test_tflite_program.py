@@ -19,7 +19,7 @@ from nnpipe.testing.session import assert_one_line
 )
 def test_options_outside_of_the_file_are_told(data: bytes, position: int) -> None:
     operator = ProgramOperator(18, "", (0, 1), (2,), FlatBufferTable(memoryview(data), position))
-    for read in (lambda: operator.option(0, "<b"), lambda: operator.real_option(0)):
+    for read in (lambda: operator.read_option(0, "<b"), lambda: operator.read_float_option(0)):
         with pytest.raises(ArtifactError, match="the options of an operator are damaged") as caught:
             read()
         assert_one_line(caught.value)

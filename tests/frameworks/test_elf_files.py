@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nnpipe.frameworks.c_source import built_size, loaded_size
+from nnpipe.frameworks.c_source import compute_built_size, compute_loaded_size
 
 SOURCE = """
 const int constants[1000] = {1};
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_code_constants_and_initial_values_count_and_empty_memory_does_not(folder: Path) -> None:
-    found = built_size(folder / "a.o")
+    found = compute_built_size(folder / "a.o")
     assert found is not None
     assert 6000 < found < 6600
 
@@ -43,14 +43,14 @@ def test_it_is_what_size_tells(folder: Path) -> None:
         ["size", "a.o"], check=True, cwd=folder, capture_output=True, text=True
     ).stdout
     text, data = map(int, told.splitlines()[1].split()[:2])
-    assert built_size(folder / "a.o") == text + data
+    assert compute_built_size(folder / "a.o") == text + data
 
 
 def test_what_is_loaded_of_a_program_is_less_than_its_file(folder: Path) -> None:
-    assert 6000 < loaded_size(folder / "a") < (folder / "a").stat().st_size
+    assert 6000 < compute_loaded_size(folder / "a") < (folder / "a").stat().st_size
 
 
 def test_another_file_has_no_built_size(tmp_path: Path) -> None:
     (tmp_path / "a.o").write_bytes(b"\xcf\xfa\xed\xfe" + bytes(96))
-    assert built_size(tmp_path / "a.o") is None
-    assert loaded_size(tmp_path / "a.o") == 100
+    assert compute_built_size(tmp_path / "a.o") is None
+    assert compute_loaded_size(tmp_path / "a.o") == 100

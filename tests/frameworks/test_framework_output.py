@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 
-from nnpipe.frameworks.runtime_failures import hushed
+from nnpipe.frameworks.runtime_failures import suppress_output
 
 
 def test_two_threads_at_once_put_everything_back() -> None:
@@ -15,13 +15,13 @@ def test_two_threads_at_once_put_everything_back() -> None:
     inside, other = threading.Event(), threading.Event()
 
     def first() -> None:
-        with hushed():
+        with suppress_output():
             inside.set()
             other.wait(0.3)  # the second would come in by then, if it could
 
     def second() -> None:
         assert inside.wait(10)
-        with hushed():
+        with suppress_output():
             other.set()
             threads[0].join(0.3)  # and stay until the first has left
 

@@ -9,7 +9,7 @@ from installed import ImportedWhenUsed, needs
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.frameworks.keras import check_io, model_io, named_call, named_io
+from nnpipe.frameworks.keras import check_io, make_named_call, read_keras_io, resolve_keras_io
 from nnpipe.frameworks.keras_session import KerasSession
 from nnpipe.testing.session import InferenceSessionContract, OpenSession
 
@@ -48,7 +48,7 @@ def test_tensorflow_starts_without_a_word_and_leaves_the_environment_alone() -> 
 def test_what_is_no_greeting_is_passed_on() -> None:
     done = python(
         "import os, sys, nnpipe.frameworks.keras as starting\n"
-        "with starting._without_chatter():\n"
+        "with starting._suppress_chatter():\n"
         "    os.write(2, b'E0000 something is broken\\nI0000 oneDNN custom operations are on.\\n')"
     )
     assert done.stderr == "E0000 something is broken\n"
@@ -67,12 +67,12 @@ def test_channels_first_need_onednn() -> None:
     done = python(
         "import numpy as np\n"
         "from nnpipe.core.errors import NotSupported\n"
-        "from nnpipe.frameworks.keras import model_io\n"
+        "from nnpipe.frameworks.keras import read_keras_io\n"
         "from nnpipe.frameworks.keras_session import KerasSession\n"
         "_, keras = import_keras()\n"
         "first = keras.layers.Conv2D(2, 3, data_format='channels_first')\n"
         "model = keras.Sequential([keras.Input((3, 8, 8), name='x'), first])\n"
-        "session = KerasSession(model, model_io(model))\n"
+        "session = KerasSession(model, read_keras_io(model))\n"
         "try:\n"
         "    session.infer({'x': np.zeros((1, 3, 8, 8), np.float32)})\n"
         "except NotSupported as error:\n"
@@ -100,9 +100,9 @@ def test_threads_can_be_chosen_once() -> None:
     done = python(
         "tensorflow, _ = import_keras(1)\n"
         "tensorflow.constant(1) + 1\n"
-        "from nnpipe.frameworks.keras import threads_in_use\n"
+        "from nnpipe.frameworks.keras import get_thread_count\n"
         "import_keras(2)\n"
-        "print(threads_in_use())"
+        "print(get_thread_count())"
     )
     assert (done.stdout, done.stderr) == ("1\n", "")
 
@@ -116,7 +116,7 @@ def test_tensors_are_bound_by_name_whatever_the_order() -> None:
     model = keras.Model({"b": b, "a": a}, {"z": a * 2.0, "c": b + 1.0})
     io = IOSpec((vector("b", 3), vector("a", 2)), (vector("z", 2), vector("c", 3)))
     check_io(model, io, "it")
-    found = named_call(model, io)({"a": keras.ops.ones((1, 2)), "b": keras.ops.ones((1, 3))})
+    found = make_named_call(model, io)({"a": keras.ops.ones((1, 2)), "b": keras.ops.ones((1, 3))})
     assert list(found) == ["z", "c"]
     assert found["z"].numpy().tolist() == [[2.0, 2.0]]
     assert found["c"].numpy().tolist() == [[2.0, 2.0, 2.0]]
@@ -126,7 +126,7 @@ def test_outputs_of_one_layer_are_told_apart() -> None:
     a, b = keras.Input((2,), name="a"), keras.Input((2,), name="b")
     shared = keras.layers.Dense(1, name="shared")
     assert [
-        spec.name for spec in model_io(keras.Model([a, b], [shared(a), shared(b)])).outputs
+        spec.name for spec in read_keras_io(keras.Model([a, b], [shared(a), shared(b)])).outputs
     ] == [
         "shared_0",
         "shared_1",
@@ -136,11 +136,11 @@ def test_outputs_of_one_layer_are_told_apart() -> None:
 def test_only_names_that_keras_made_up_give_way() -> None:
     io = IOSpec((vector("x", 2),), (vector("y", 1),))
     plain = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-    assert named_io(plain, io) == io
+    assert resolve_keras_io(plain, io) == io
     given = keras.Sequential(
         [keras.Input((2,), name="image"), keras.layers.Dense(1, name="scores")]
     )
-    assert [spec.name for spec in named_io(given, io)] == ["image", "scores"]
+    assert [spec.name for spec in resolve_keras_io(given, io)] == ["image", "scores"]
 
 
 @pytest.mark.parametrize(

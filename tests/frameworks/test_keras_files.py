@@ -19,7 +19,7 @@ from installed import ImportedWhenUsed, needs
 from property_examples import examples
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.frameworks.keras import copying_variables, import_keras
+from nnpipe.frameworks.keras import import_keras, suppress_copy_warning
 from nnpipe.frameworks.keras_files import load_model, read_weights
 from nnpipe.testing.session import assert_one_line
 
@@ -41,7 +41,7 @@ def build() -> Any:
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("keras") / "model.keras"
-    with copying_variables():
+    with suppress_copy_warning():
         build().save(path)
     return path
 

@@ -16,7 +16,7 @@ from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import NotSupported
 from nnpipe.core.registry import find
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.frameworks.onnx_known_faults import IREE, OPENVINO, TVM, Wrong, refuse_wrong
+from nnpipe.frameworks.onnx_known_faults import IREE, OPENVINO, TVM, KnownFault, check_known_faults
 from nnpipe.runtimes.openvino import OpenVINORuntime
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
@@ -81,14 +81,14 @@ NO_PEEPHOLES = [node("LSTM", "x w r", hidden_size=2)]
     ],
 )
 def test_forms_are_told_by_the_file(
-    framework: str, table: tuple[Wrong, ...], nodes: list[Any], told: str, tmp_path: Path
+    framework: str, table: tuple[KnownFault, ...], nodes: list[Any], told: str, tmp_path: Path
 ) -> None:
     path = write(tmp_path / "model.onnx", nodes)
     if not told:
-        refuse_wrong(path, framework, table)
+        check_known_faults(path, framework, table)
         return
     with pytest.raises(NotSupported) as caught:
-        refuse_wrong(path, framework, table)
+        check_known_faults(path, framework, table)
     message = str(caught.value)
     assert told in message
     assert message.startswith(f"{path}: {framework} computes ")
@@ -100,7 +100,7 @@ def test_a_form_within_a_branch_is_found(tmp_path: Path) -> None:
     branch = onnx.helper.make_graph([node("Det", "x")], "branch", [], [value("y", FLOAT, [])])
     path = write(tmp_path / "model.onnx", [node("If", "c", then_branch=branch, else_branch=branch)])
     with pytest.raises(NotSupported, match="Det 'the Det'"):
-        refuse_wrong(path, "IREE", IREE)
+        check_known_faults(path, "IREE", IREE)
 
 
 # -- by the frameworks themselves
@@ -125,7 +125,9 @@ def model(
     opset = [onnx.helper.make_opsetid("", 18)]
     onnx.save_model(onnx.helper.make_model(graph, opset_imports=opset, ir_version=9), str(path))
     specs = tuple(TensorSpec(name, tuple(shape), dtype) for name, (dtype, shape) in inputs.items())
-    return Artifact.of(path, "onnx", IOSpec(specs, (TensorSpec("y", tuple(output[1]), output[0]),)))
+    return Artifact.create(
+        path, "onnx", IOSpec(specs, (TensorSpec("y", tuple(output[1]), output[0]),))
+    )
 
 
 @pytest.mark.parametrize("length", [4, 5])
@@ -212,7 +214,7 @@ def test_openvino_leaves_out_padding_to_the_same_length(
         (TensorSpec(name, (batch, *rest), "float32"),)
         for name, rest in (("x", (2, 4, 4)), ("y", (3, 8, 8)))
     ]
-    artifact = Artifact.of(path, "onnx", IOSpec(*specs))
+    artifact = Artifact.create(path, "onnx", IOSpec(*specs))
     if batch is None and kernel == 3:
         with pytest.raises(
             NotSupported, match="ConvolutionBackpropData 'y' wrongly: auto_pad is left out"

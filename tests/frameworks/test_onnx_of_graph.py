@@ -18,7 +18,7 @@ from nnpipe.core.primitives import (
     Primitive,
 )
 from nnpipe.core.tensors import TensorSpec
-from nnpipe.frameworks.onnx_of_graph import onnx_of_graph
+from nnpipe.frameworks.onnx_of_graph import build_onnx_of_graph
 
 needs("onnx", "onnxruntime")
 
@@ -49,7 +49,7 @@ def written(given: Graph) -> Any:
     import onnx
     import onnxruntime
 
-    content = onnx_of_graph(given, np.random.default_rng(0))
+    content = build_onnx_of_graph(given, np.random.default_rng(0))
     session = onnxruntime.InferenceSession(content)
     feeds = {
         each.name: np.ones(each.shape, np.int8 if each.type == "tensor(int8)" else np.float32)
@@ -149,4 +149,4 @@ def test_numbers_of_8_bits_stay_so_between_conversions_that_runtimes_fuse() -> N
 def test_what_has_no_rule_is_named_with_its_number() -> None:
     given = graph({"x": (1, 4), "y": (1, 4), "z": (1, 4)}, ("x", "y", ()), ("y", "z", ()))
     with pytest.raises(NotSupported, match=r"without a rule: 2 Op$"):
-        onnx_of_graph(given, np.random.default_rng(0))
+        build_onnx_of_graph(given, np.random.default_rng(0))

@@ -22,7 +22,7 @@ def test_times_are_whole_microseconds_that_were_cut_off_and_warm_up_is_left_out(
             event("conv_kernel_time", start + 5, 10 * run, op_name="Conv", node_index="3")
         )
         events.append(event("relu_kernel_time", start + 500, 0, op_name="Relu", node_index="4"))
-    conv, relu = onnxruntime_profile._steps(events, 2)
+    conv, relu = onnxruntime_profile._list_steps(events, 2)
     assert (conv.name, conv.kind, relu.name) == ("conv", "Conv", "relu")
     expected = [1000 * (10 * (WARMUP_RUNS + run) + 0.5) for run in range(2)]
     assert conv.ns.tolist() == pytest.approx(expected)
@@ -34,7 +34,7 @@ def test_what_runs_inside_a_loop_counts_once() -> None:
     start = 1000 * WARMUP_RUNS
     events.append(event("loop_kernel_time", start + 10, 100, op_name="Loop", node_index="1"))
     events.append(event("inner_kernel_time", start + 20, 50, op_name="Add", node_index="0"))
-    (loop,) = onnxruntime_profile._steps(events, 1)
+    (loop,) = onnxruntime_profile._list_steps(events, 1)
     assert loop.name == "loop"
 
 
@@ -51,4 +51,4 @@ def test_an_operator_that_rounds_its_inputs_computes_in_integers(
 ) -> None:
     about = {"input_type_shape": [{name: [1]} for name in read]}
     step = onnxruntime_profile._Step(kind, kind, about, np.zeros(1))
-    assert onnxruntime_profile._precision(step) == precision
+    assert onnxruntime_profile._find_precision(step) == precision

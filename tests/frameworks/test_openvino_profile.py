@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnpipe.frameworks.openvino import kernels_of, undone
+from nnpipe.frameworks.openvino import build_kernel_times, undo_averaging
 
 
 def averages(times: np.ndarray) -> np.ndarray:
@@ -17,7 +17,7 @@ def averages(times: np.ndarray) -> np.ndarray:
 
 def test_equal_times_come_back_exactly() -> None:
     times = np.repeat(np.array([[40], [7], [1200]]), 30, axis=1)
-    np.testing.assert_array_equal(undone(averages(times)), times)
+    np.testing.assert_array_equal(undo_averaging(averages(times)), times)
 
 
 def test_a_slow_run_is_found_and_nothing_is_lost() -> None:
@@ -25,7 +25,7 @@ def test_a_slow_run_is_found_and_nothing_is_lost() -> None:
     times = rng.integers(90, 110, (20, 30))
     times[:, 0] = 900  # the first run allocates memory
     times[:, 17] = 5000
-    found = undone(averages(times))
+    found = undo_averaging(averages(times))
     assert (found >= 0).all()
     np.testing.assert_allclose(found[:, 17], 5000, atol=60)
     assert np.abs(found.sum(axis=1) - times.sum(axis=1)).max() < 30  # less than a microsecond a run
@@ -42,6 +42,6 @@ def test_steps_of_less_than_a_microsecond_are_told(microseconds: float) -> None:
     steps = [node.get_friendly_name() for node in compiled.get_runtime_model().get_ordered_ops()]
     times = np.zeros((len(steps), 2))
     times[steps.index("positive")] = microseconds
-    (kernel,) = kernels_of(compiled, model, steps, ["jit_f32"] * len(steps), times)
+    (kernel,) = build_kernel_times(compiled, model, steps, ["jit_f32"] * len(steps), times)
     assert kernel.name == "positive"
     np.testing.assert_array_equal(kernel.ns, 1000 * microseconds)

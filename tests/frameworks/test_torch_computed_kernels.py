@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nnpipe.frameworks.torch_program import store_kernels
+from nnpipe.frameworks.torch_program import compute_constant_kernels
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("torchao", reason="torchao is not installed")
@@ -24,7 +24,7 @@ def test_only_the_kernel_is_computed_once() -> None:
     example = torch.arange(15.0).reshape(1, 3, 5)
     network = Normalised().eval()
     module = torch.export.export(network, (example,)).module()
-    store_kernels(module)
+    compute_constant_kernels(module)
     kernel = next(node for node in module.graph.nodes if "conv1d" in str(node.target)).args[1]
     assert kernel.op == "get_attr"
     assert "aten.exp.default" in {str(node.target) for node in module.graph.nodes}

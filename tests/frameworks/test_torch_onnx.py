@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nnpipe.frameworks.runtime_failures import hushed
-from nnpipe.frameworks.torch_onnx import whole_pools
+from nnpipe.frameworks.runtime_failures import suppress_output
+from nnpipe.frameworks.torch_onnx import mark_whole_pools
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -24,7 +24,7 @@ def test_pools_that_cover_the_image_are_means_of_it(pool: torch.nn.Module, whole
     image = torch.rand(2, 3, 4, 6)
     program = torch.export.export(torch.nn.Sequential(pool), (image,))
     targets = [str(node.target) for node in program.graph.nodes]
-    with whole_pools(program):
+    with mark_whole_pools(program):
         inside = {str(node.target) for node in program.graph.nodes}
         torch.testing.assert_close(program.module()(image), pool(image))
     assert ("aten.adaptive_avg_pool2d.default" in inside) is whole
@@ -37,6 +37,6 @@ def test_a_window_larger_than_the_image_is_exported_as_a_mean() -> None:
     program = torch.export.export(
         torch.nn.Sequential(torch.nn.AvgPool2d(640, ceil_mode=True)), (torch.rand(1, 3, 2, 2),)
     )
-    with hushed(), whole_pools(program):
+    with suppress_output(), mark_whole_pools(program):
         found = torch.onnx.export(program, (), dynamo=True, verbose=False)
     assert not {node.op_type for node in found.model_proto.graph.node} & {"AveragePool"}

@@ -15,7 +15,7 @@ import pytest
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.jobs import JobRecord
 from nnpipe.jobs.agent import control
-from nnpipe.jobs.agent.processes import processes_with_variable
+from nnpipe.jobs.agent.processes import find_processes_with_variable
 from nnpipe.jobs.agent.termination import end
 from nnpipe.jobs.job_spec import JobSpec
 from nnpipe.jobs.jobs import refresh, submit
@@ -50,7 +50,7 @@ class Desk:
     mark: str
 
     def left(self) -> set[int]:
-        return processes_with_variable(MARK, self.mark) - {os.getpid()}
+        return find_processes_with_variable(MARK, self.mark) - {os.getpid()}
 
     def script(self, text: str, name: str = "train.py") -> Path:
         path = self.folder / name

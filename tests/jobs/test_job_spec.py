@@ -23,7 +23,7 @@ def script(folder: Path, text: str, *arguments: str) -> JobSpec:
 
 
 def test_a_script_gets_its_arguments(tmp_path: Path) -> None:
-    assert script(tmp_path, "pass", "--a", "b c").command("x.py", "p") == [
+    assert script(tmp_path, "pass", "--a", "b c").build_command("x.py", "p") == [
         "py",
         "-u",
         "x.py",
@@ -46,7 +46,7 @@ def test_a_script_gets_what_it_declares(
 ) -> None:
     work = script(tmp_path, DECLARES, *given)
     assert work.can_resume
-    assert work.command("x.py", "p", again=again) == ["py", "-u", "x.py", *wanted]
+    assert work.build_command("x.py", "p", again=again) == ["py", "-u", "x.py", *wanted]
 
 
 def test_reading_a_script_runs_nothing(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_pipelines_and_experiments_are_carried_out_by_nnpipe(tmp_path: Path) -> 
     pipeline = JobSpec(file=ROOT / "examples" / "digits.yaml", arguments=["a=1"], python="py")
     experiment = JobSpec(file=ROOT / "examples" / "experiment.yaml", python="py")
     assert (pipeline.is_pipeline, experiment.is_pipeline) == (True, False)
-    assert pipeline.command("d.yaml", "p", again=True) == [
+    assert pipeline.build_command("d.yaml", "p", again=True) == [
         "py",
         "-m",
         "nnpipe",
@@ -69,7 +69,7 @@ def test_pipelines_and_experiments_are_carried_out_by_nnpipe(tmp_path: Path) -> 
         "d.yaml",
         "a=1",
     ]
-    assert experiment.command("e.yaml") == ["py", "-m", "nnpipe", "experiment", "e.yaml"]
+    assert experiment.build_command("e.yaml") == ["py", "-m", "nnpipe", "experiment", "e.yaml"]
     assert pipeline.can_resume
 
 
@@ -109,11 +109,13 @@ def test_there_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert JobSpec.from_json(work.to_json()) == dataclasses.replace(
         work, environment={}, variables=["A"]
     )
-    whole = work.anywhere()
+    whole = work.with_absolute_paths()
     assert (whole.file, whole.directory, whole.send) == (
         tmp_path / "a.py",
         tmp_path / "d",
         [tmp_path / "x"],
     )
     assert whole.storage == str(tmp_path / "s")
-    assert JobSpec(file=Path("a.py"), storage="s3://b/p").anywhere().storage == "s3://b/p"
+    assert (
+        JobSpec(file=Path("a.py"), storage="s3://b/p").with_absolute_paths().storage == "s3://b/p"
+    )

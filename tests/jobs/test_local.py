@@ -17,10 +17,10 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.jobs.agent import files
-from nnpipe.jobs.agent.folder_lock import take
-from nnpipe.jobs.agent.processes import ProcessIdentity, state_of
+from nnpipe.jobs.agent.folder_lock import try_lock
+from nnpipe.jobs.agent.processes import ProcessIdentity, get_process_state
 from nnpipe.jobs.job_spec import JobSpec
-from nnpipe.jobs.jobs import cancel, note, refresh, resume, submit
+from nnpipe.jobs.jobs import cancel, record_look, refresh, resume, submit
 from nnpipe.jobs.local import LocalPlace
 from nnpipe.jobs.place import JobError
 
@@ -464,7 +464,7 @@ def test_a_job_of_an_older_database_is_gone_on_with_and_its_values_are_removed(d
     text = "import os, sys; sys.exit(os.environ['A_SECRET'] != 'x')"
     job = desk.end_of(desk.submit(text, environment={"A_SECRET": "y"}))
     old = {name: value for name, value in job.details["work"].items() if name != "variables"}
-    desk.database.jobs.change(
+    desk.database.jobs.record_state(
         job, job.state, details={"work": old | {"environment": {"A_SECRET": "x"}}}
     )
     job = desk.end_of(resume(desk.database, desk.database.jobs.get(job.id)))
@@ -479,7 +479,7 @@ def test_resuming_waits_for_a_supervisor_that_still_tells_of_the_end(desk: Desk)
     assert job.state == "failed"
     (desk.folder / "again").touch()
     # as a supervisor has it that has written down the end and tells the run database
-    lock = take(Path(job.folder))
+    lock = try_lock(Path(job.folder))
     assert lock is not None
     timer = threading.Timer(2.5, os.close, [lock])  # longer than anybody's patience who only looks
     timer.start()
@@ -543,21 +543,23 @@ def test_an_interpreter_that_is_not_there_is_a_failed_job(desk: Desk) -> None:
 
 
 def test_who_a_process_is() -> None:
-    from nnpipe.jobs.agent.processes import identity
+    from nnpipe.jobs.agent.processes import get_identity
 
-    me = identity(os.getpid())
+    me = get_identity(os.getpid())
     assert me is not None
-    assert state_of(me) == "alive"
+    assert get_process_state(me) == "alive"
     assert ProcessIdentity.from_json(me.to_json()) == me
     assert ProcessIdentity.from_json({"pid": "x"}) is None
-    assert identity(2**22 + 1) is None
+    assert get_identity(2**22 + 1) is None
 
 
 def test_a_machine_is_not_asked_about_a_job_that_has_ended_where_what_follows_may_wait(
     desk: Desk,
 ) -> None:
     run = desk.database.jobs.create("far", Configuration({}), place="ssh://127.0.0.1:1")
-    desk.database.jobs.change(desk.database.jobs.get(run), "completed", folder=".nnpipe/jobs/x")
+    desk.database.jobs.record_state(
+        desk.database.jobs.get(run), "completed", folder=".nnpipe/jobs/x"
+    )
     job = desk.database.jobs.get(run)
     with pytest.raises(JobError, match="ssh"):
         refresh(desk.database, job)
@@ -621,7 +623,7 @@ def test_two_who_saw_a_job_at_different_times_leave_the_later_figures(desk: Desk
     desk.script("", "go")
     ended = desk.end_of(job)
     assert dict(ended.run.statistics) == {"loss": 1.0, "1": 0.0, "0": 0.0}
-    seen = note(desk.database, known, early)  # somebody who was slow to write it down
+    seen = record_look(desk.database, known, early)  # somebody who was slow to write it down
     assert (seen.state, seen.fraction, dict(seen.run.statistics)) == (
         "completed",
         1.0,

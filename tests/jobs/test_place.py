@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from nnpipe.jobs.agent import files
 from nnpipe.jobs.agent.status import look
-from nnpipe.jobs.agent.supervisor import ended
+from nnpipe.jobs.agent.supervisor import build_end_record
 from nnpipe.jobs.place import JobError, Look
 
-END = ended({}, status=1, outputs=[{"path": "a", "size": 1, "sha256": "b", "fault": ""}])
+END = build_end_record({}, status=1, outputs=[{"path": "a", "size": 1, "sha256": "b", "fault": ""}])
 TOLD = {
     "state": "failed",
     "reason": "",

@@ -10,7 +10,7 @@ import pytest
 from nnpipe.core.errors import ConfigError, StorageError
 from nnpipe.jobs.jobs import cancel, refresh
 from nnpipe.jobs.place import JobError
-from nnpipe.jobs.publishing import folder_of, publish_end, published_names
+from nnpipe.jobs.publishing import build_folder_name, map_published_names, publish_end
 from nnpipe.storage.storage import open_storage
 
 from .conftest import Desk, wait_for
@@ -42,7 +42,7 @@ def test_a_completed_job_is_published(desk: Desk) -> None:
     job = desk.end_of(job)
     assert (job.state, job.settled) == ("completed", True)
     found = stored(place)
-    name = folder_of("train.py", job.id)
+    name = build_folder_name("train.py", job.id)
     assert name == f"train.py-{job.id[:12]}"
     assert set(found) == {
         f"training-scripts/{name}/train.py",
@@ -75,7 +75,7 @@ def test_progress_is_published_while_nobody_looks(
     monkeypatch.setattr("nnpipe.jobs.local._EVERY", 0.1)
     place = desk.folder / "store"
     job = desk.submit(TELLS + WAITS, "model.pt", storage=str(place), name="digits run.py")
-    file = place / "training-progress" / folder_of("digits run.py", job.id) / "job.json"
+    file = place / "training-progress" / build_folder_name("digits run.py", job.id) / "job.json"
     wait_for(lambda: file.exists() and json.loads(file.read_text())["state"] == "in progress")
     assert json.loads(file.read_text())["fraction"] == 0.5
     # told by the same process, and by nobody else
@@ -99,7 +99,7 @@ def test_a_storage_that_cannot_be_written_to_is_found_out_before_the_job_starts(
 
 @pytest.mark.parametrize("name", ["../x", "...", "", "a/b\\c", "con", "é" * 300, "x" * 500, " -"])
 def test_any_name_gives_a_folder(name: str) -> None:
-    assert folder_of(name, "0123456789abcdef").endswith("-0123456789ab")
+    assert build_folder_name(name, "0123456789abcdef").endswith("-0123456789ab")
 
 
 @pytest.mark.parametrize(
@@ -107,4 +107,4 @@ def test_any_name_gives_a_folder(name: str) -> None:
 )
 def test_names_that_cannot_be_published(outputs: list[str]) -> None:
     with pytest.raises(ConfigError):
-        published_names(outputs)
+        map_published_names(outputs)

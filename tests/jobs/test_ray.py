@@ -21,12 +21,12 @@ import pytest
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.jobs import JobRecord
-from nnpipe.jobs.agent.processes import processes_with_variable
-from nnpipe.jobs.agent.supervisor import separated
+from nnpipe.jobs.agent.processes import find_processes_with_variable
+from nnpipe.jobs.agent.supervisor import split_output
 from nnpipe.jobs.job_spec import JobSpec
 from nnpipe.jobs.jobs import cancel, refresh, resume, submit
 from nnpipe.jobs.place import JobError
-from nnpipe.jobs.place_address import place_at
+from nnpipe.jobs.place_address import create_place
 from nnpipe.jobs.ray import RayCluster
 from nnpipe.workflows.workers.worker_options import WorkerPlace
 
@@ -70,7 +70,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         limit = time.monotonic() + 180
         while True:
             try:
-                with place_at(address)._client() as client:  # type: ignore[attr-defined]
+                with create_place(address)._client() as client:  # type: ignore[attr-defined]
                     client.list_jobs()
                 break
             except JobError:
@@ -89,7 +89,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def end_of(desk: Desk, job: JobRecord, mark: str) -> JobRecord:
     wait_for(lambda: refresh(desk.database, desk.database.jobs.get(job.id)).ended, "it never ended")
-    wait_for(lambda: not processes_with_variable(MARKED, mark), "processes are left")
+    wait_for(lambda: not find_processes_with_variable(MARKED, mark), "processes are left")
     return refresh(desk.database, desk.database.jobs.get(job.id))
 
 
@@ -111,12 +111,12 @@ def test_jobs_on_a_cluster(cluster: str, desk: Desk) -> None:
     (desk.folder / "words.py").write_text("HELLO = 'hello'\n")
     text = TELLS + "from words import HELLO; print(HELLO)\n" + WRITES
     given = work(text, "model.pt", send=[desk.folder / "words.py"])
-    job = end_of(desk, submit(desk.database, given, place_at(cluster)), mark)
+    job = end_of(desk, submit(desk.database, given, create_place(cluster)), mark)
     assert (job.state, job.fraction, dict(job.run.statistics)) == ("completed", 1.0, {"loss": 2.0})
     assert (desk.folder / "model.pt").read_text() == "weights"
     assert "hello\n" in desk.database.artifacts.path(job.id, "log.txt").read_text()
     # One that leaves an old file, and is gone on with.
-    job = end_of(desk, submit(desk.database, work("pass", "model.pt"), place_at(cluster)), mark)
+    job = end_of(desk, submit(desk.database, work("pass", "model.pt"), create_place(cluster)), mark)
     assert (job.state, job.run.reason) == (
         "failed",
         "the script ended with status 0, but model.pt lay there before the job began, and was not "
@@ -129,7 +129,7 @@ def test_jobs_on_a_cluster(cluster: str, desk: Desk) -> None:
     job = end_of(desk, resume(desk.database, job, {MARKED: mark}), mark)
     assert (job.state, job.attempt, job.run.reason) == ("completed", 2, "")
     # One that is cancelled, with all that it started.
-    job = submit(desk.database, work(TELLS + FAMILY + WAITS), place_at(cluster))
+    job = submit(desk.database, work(TELLS + FAMILY + WAITS), create_place(cluster))
     desk.there("begun")
     wait_for(lambda: refresh(desk.database, job).fraction == 0.5)
     assert refresh(desk.database, job).state == "in progress"
@@ -138,9 +138,9 @@ def test_jobs_on_a_cluster(cluster: str, desk: Desk) -> None:
     assert end_of(desk, job, mark).state == "cancelled"
     wait_for(lambda: not list(Path(tempfile.gettempdir()).glob("nnpipe-job-*")), "a folder is left")
     # One whose name Ray has forgotten.
-    with place_at(cluster)._client() as client:  # type: ignore[attr-defined]
+    with create_place(cluster)._client() as client:  # type: ignore[attr-defined]
         client.delete_job(job.folder)
-    assert place_at(cluster).look(job.folder).state == "absent"
+    assert create_place(cluster).look(job.folder).state == "absent"
 
 
 def test_what_is_sent_and_what_the_job_is_called(
@@ -161,7 +161,7 @@ def test_what_is_sent_and_what_the_job_is_called(
             )
             asked.update(given)
 
-    monkeypatch.setattr(RayCluster, "_client", lambda self: contextlib.nullcontext(Client()))
+    monkeypatch.setattr(RayCluster, "_open_client", lambda self: contextlib.nullcontext(Client()))
     (tmp_path / "far" / "deep").mkdir(parents=True)
     (tmp_path / "far" / "deep" / "x.txt").write_text("samples")
     (tmp_path / "far" / "script").write_text("pass")
@@ -170,7 +170,7 @@ def test_what_is_sent_and_what_the_job_is_called(
     work = JobSpec(
         file=tmp_path / "train.py", directory=tmp_path, python="py", send=[tmp_path / "data"]
     )
-    place_at("ray+http://box").start("0123abcd", "0123abcd.2", work, {})
+    create_place("ray+http://box").start("0123abcd", "0123abcd.2", work, {})
     assert (asked["submission_id"], asked["entrypoint"]) == (
         "0123abcd.2",
         "py -E agent.pyz carry .",
@@ -193,12 +193,12 @@ def test_a_job_whose_node_died_has_ended_without_its_log(monkeypatch: pytest.Mon
         def get_job_logs(self, job: str) -> str:
             raise RuntimeError("Request failed with status code 500")
 
-    monkeypatch.setattr(RayCluster, "_client", lambda self: contextlib.nullcontext(Client()))
-    look = place_at("ray+http://box").look("0123abcd")
+    monkeypatch.setattr(RayCluster, "_open_client", lambda self: contextlib.nullcontext(Client()))
+    look = create_place("ray+http://box").look("0123abcd")
     assert (look.state, look.reason, look.log) == ("failed", "Ray: its node died", b"")
     monkeypatch.setattr(Client, "status", "RUNNING")
     with pytest.raises(RuntimeError, match="500"):
-        place_at("ray+http://box").look("0123abcd")
+        create_place("ray+http://box").look("0123abcd")
 
 
 def test_what_is_told_in_the_output_is_taken_out_of_it() -> None:
@@ -206,13 +206,13 @@ def test_what_is_told_in_the_output_is_taken_out_of_it() -> None:
         'a\n\x1e{"progress": "{}\\n"}\x1f\nb\x1e{"ended": {"state": '
         '"failed"}}\x1f\nc\x1e{no}\x1f\x1e{"ended": 1}\x1f'
     )
-    assert separated(text) == ("a\nbc", b"{}\n", {"state": "failed"})
+    assert split_output(text) == ("a\nbc", b"{}\n", {"state": "failed"})
 
 
 def test_a_cluster_has_the_address_that_workers_of_searches_have() -> None:
     assert (
-        place_at("ray://head").address
-        == place_at("ray+http://head:8265").address
+        create_place("ray://head").address
+        == create_place("ray+http://head:8265").address
         == WorkerPlace.parse("ray://head").address
     )
 
@@ -222,7 +222,7 @@ def test_a_cluster_has_the_address_that_workers_of_searches_have() -> None:
 )
 def test_bad_addresses(address: str) -> None:
     with pytest.raises(ConfigError, match=r"Ray's dashboard|expected here"):
-        place_at(address)
+        create_place(address)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -232,6 +232,6 @@ def test_a_cluster_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     script.write_text("pass")
     with RunDatabase(tmp_path / "runs.sqlite") as database:
         with pytest.raises(JobError, match=r"ray\+http://127\.0\.0\.1:1: .*onnect"):
-            submit(database, JobSpec(file=script), place_at("ray+http://127.0.0.1:1"))
+            submit(database, JobSpec(file=script), create_place("ray+http://127.0.0.1:1"))
         (job,) = database.jobs.find()
         assert job.state == "failed"

@@ -18,7 +18,7 @@ from nnpipe.experiment.database.jobs import JobRecord
 from nnpipe.jobs.job_spec import JobSpec
 from nnpipe.jobs.jobs import cancel, refresh, resume, submit
 from nnpipe.jobs.place import JobError, Unreached
-from nnpipe.jobs.place_address import place_at
+from nnpipe.jobs.place_address import create_place
 from nnpipe.jobs.ssh import CommandConnection, Ssh
 from nnpipe.scenarios._cli import job_progress
 
@@ -54,7 +54,7 @@ class Machine:
         return submit(
             self.desk.database,
             JobSpec(**{**work, "grace": 0.3, "python": sys.executable, **more}),  # type: ignore[arg-type]
-            place_at(self.address),
+            create_place(self.address),
         )
 
     def there(self, job: JobRecord, name: str) -> None:
@@ -244,7 +244,7 @@ def test_a_line_that_breaks_while_a_storage_is_told_ends_no_watching(
     monkeypatch.setattr(job_progress, "tell_storage", breaks)
     monkeypatch.setattr(job_progress, "_BETWEEN", -1.0)
     monkeypatch.setattr(job_progress, "_PAUSE_AFAR", 0.05)
-    assert job_progress.watch(machine.desk.database, job) == 0
+    assert job_progress.show_job_progress(machine.desk.database, job) == 0
     assert "broken pipe; the job goes on, trying again" in capsys.readouterr().err
 
 
@@ -255,7 +255,7 @@ def test_an_output_that_was_changed_after_the_end_is_not_taken(machine: Machine)
         "time.sleep(0.01)\n"
     )
     job = machine.submit(waits + "open('model.pt', 'w').write('x' * 9)", "model.pt")
-    place = place_at(machine.address)
+    place = create_place(machine.address)
     machine.there(job, "begun")
     (machine.home / job.folder / "work" / "go").touch()
     wait_for(lambda: place.look(job.folder).ended)
@@ -331,4 +331,4 @@ def test_addresses(address: str, target: tuple[str, ...]) -> None:
 )
 def test_bad_addresses(address: str) -> None:
     with pytest.raises(ConfigError, match="expected ssh://HOST"):
-        place_at(address)
+        create_place(address)

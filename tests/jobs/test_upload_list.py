@@ -12,7 +12,7 @@ import pytest
 from nnpipe.core.errors import ConfigError
 from nnpipe.jobs import place
 from nnpipe.jobs.place import to_send
-from nnpipe.jobs.ssh import _tar
+from nnpipe.jobs.ssh import _build_archive
 
 
 @pytest.fixture
@@ -54,7 +54,9 @@ def test_links_are_sent_as_what_they_lead_to_under_their_own_names(
     wanted = ["link", "link/again", *(f"link/again/{name}" for name in inside), "link/twin.txt"]
     wanted += ["link/whole", *(f"link/whole/{name}" for name in inside), "link/x.txt", "train.py"]
     assert names(tmp_path / "link", script) == wanted
-    with tarfile.open(fileobj=io.BytesIO(_tar({}, [tmp_path / "link", script]))) as archive:
+    with tarfile.open(
+        fileobj=io.BytesIO(_build_archive({}, [tmp_path / "link", script]))
+    ) as archive:
         assert [entry.name for entry in archive] == [f"work/{name}" for name in wanted]
         files = {entry.name: entry for entry in archive if not entry.isdir()}
         contents = {name: archive.extractfile(entry).read() for name, entry in files.items()}  # type: ignore[union-attr]
@@ -78,7 +80,7 @@ def test_too_much_is_refused_before_any_of_it_is_read(
     with pytest.raises(
         ConfigError, match="far/deep: more than 1 GiB to send; put data there by other means"
     ):
-        _tar({}, [far, far / "deep"])
+        _build_archive({}, [far, far / "deep"])
 
 
 def test_what_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -322,7 +322,7 @@ class TestEveryLayer(LayerContract):
 def test_no_layer_is_forgotten() -> None:
     own = {
         cls
-        for cls in nn.layer_classes()
+        for cls in nn.list_layer_classes()
         if cls.__module__.startswith("nnpipe.layers.") and "<" not in cls.__qualname__
     }
     assert set(EXAMPLES) | set(APART) == own

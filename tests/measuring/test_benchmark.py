@@ -219,7 +219,7 @@ def test_the_run_holds_all_that_is_needed_to_judge_it(measured: Measured, tmp_pa
     model = tmp_path / "model.bin"
     model.write_bytes(b"12345")
     io = IOSpec((TensorSpec("x", (None, 4), "float32"),), (TensorSpec("y", (None, 4), "float32"),))
-    artifact = Artifact.of(model, "bin", io)
+    artifact = Artifact.create(model, "bin", io)
     run = measured(
         title="int8",
         command=["nnpipe", "run"],
@@ -361,7 +361,7 @@ def test_an_interruption_leaves_nothing_running(
 class Idle(Component):
     """Not set up as its makers would."""
 
-    def handicaps(self) -> tuple[str, ...]:
+    def performance_caveats(self) -> tuple[str, ...]:
         return ("slow kernels", "no tuning")
 
 
@@ -379,7 +379,7 @@ def test_whoever_made_the_file_counts_too(measured: Measured, tmp_path: Path) ->
     (tmp_path / "model.so").write_bytes(b"x")
     io = FakeSession().io
     source = Artifact(tmp_path / "model.so", "onnx", io, "0" * 64)
-    made = Artifact.of(
+    made = Artifact.create(
         tmp_path / "model.so", "tvm", io, producer=TVMCompiler().describe(), parent=source
     )
     assert measured(artifact=made).timing["settings"] == ["TVM without tuning"]

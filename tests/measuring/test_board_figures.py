@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from nnpipe.measuring.constraints import MetricConstraint, metric_of
+from nnpipe.measuring.constraints import MetricConstraint, get_metric_quantity
 from nnpipe.measuring.run import Run
-from nnpipe.measuring.run_figures import BOARD_FIGURES, board_bytes, board_figure
+from nnpipe.measuring.run_figures import BOARD_FIGURES, get_board_bytes, get_board_figure
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.writers.json_figures import costs_of
+from nnpipe.report.writers.json_figures import collect_cost_figures
 from nnpipe.workflows.sweep.estimates import Figures
 
 BOARD = {
@@ -28,10 +28,18 @@ def run(board: Any) -> Run:
 
 def test_they_are_exact_and_known_wherever_figures_are() -> None:
     found = run(BOARD)
-    assert [board_figure(found, name).value for name in BOARD_FIGURES] == [32816, 16648, 16256, 392]
-    assert board_figure(found, "ram").low == board_figure(found, "ram").high == 16648
-    assert {name: costs_of(Candidate.of(found))[name].value for name in BOARD_FIGURES} == {
-        name: Figures(found, None).of(metric_of(name), 0.95).value for name in BOARD_FIGURES
+    assert [get_board_figure(found, name).value for name in BOARD_FIGURES] == [
+        32816,
+        16648,
+        16256,
+        392,
+    ]
+    assert get_board_figure(found, "ram").low == get_board_figure(found, "ram").high == 16648
+    assert {
+        name: collect_cost_figures(Candidate.from_run(found))[name].value for name in BOARD_FIGURES
+    } == {
+        name: Figures(found, None).get_figure(get_metric_quantity(name), 0.95).value
+        for name in BOARD_FIGURES
     }
 
 
@@ -39,9 +47,9 @@ def test_they_are_exact_and_known_wherever_figures_are() -> None:
     "board", [None, [], {"flash_bytes": -1}, {"flash_bytes": "much"}, {"flash_bytes": True}]
 )
 def test_what_a_target_tells_is_not_trusted(board: Any) -> None:
-    assert board_figure(run(board), "flash").value is None
-    assert "boards without an operating system" in board_figure(run(board), "flash").reason
-    assert not board_bytes(run(board))
+    assert get_board_figure(run(board), "flash").value is None
+    assert "boards without an operating system" in get_board_figure(run(board), "flash").reason
+    assert not get_board_bytes(run(board))
 
 
 @pytest.mark.parametrize(
@@ -55,4 +63,4 @@ def test_what_a_target_tells_is_not_trusted(board: Any) -> None:
 )
 def test_constraints_name_them(text: str, holds: bool) -> None:
     constraint = MetricConstraint.parse(text)
-    assert constraint.judge(board_figure(run(BOARD), constraint.metric.name)) is holds
+    assert constraint.evaluate(get_board_figure(run(BOARD), constraint.metric.name)) is holds

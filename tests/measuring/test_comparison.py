@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
-from nnpipe.measuring.comparison import Comparison, quantiles, read_result, with_turns
+from nnpipe.measuring.comparison import Comparison, compute_block_quantiles, read_result, with_turns
 from nnpipe.measuring.interleaving import Block, Record, Turn
 from nnpipe.measuring.paired_comparison import ComparisonPlan
 from nnpipe.measuring.run import Run
@@ -73,7 +73,7 @@ def test_what_is_written_is_read(comparison, tmp_path):
 
 
 def test_verdicts_are_of_those_that_did_not_fail_and_stand_in_the_file(comparison):
-    (found,) = comparison.verdicts()
+    (found,) = comparison.compare_pairs()
     assert (found.first, found.second, found.ratio) == (0, 1, pytest.approx(1.1))
     assert found.interval is None  # with three candidates nine starts are too few
     (told,) = comparison.to_json()["verdicts"]
@@ -90,24 +90,24 @@ def test_parts_of_calls_are_compared_by_themselves():
     runs = tuple(with_turns(run(title), found, place) for place, title in enumerate("AB"))
     comparison = Comparison("two", ComparisonPlan(), runs)
     assert comparison.parts == ("tpot", "ttft")
-    (whole,), (part,) = comparison.verdicts(), comparison.verdicts(part="ttft")
+    (whole,), (part,) = comparison.compare_pairs(), comparison.compare_pairs(part="ttft")
     assert whole.ratio == pytest.approx(1.1)
     assert part.ratio == pytest.approx(4.4)
-    assert Comparison.from_json(comparison.to_json()).verdicts(part="tpot")[
+    assert Comparison.from_json(comparison.to_json()).compare_pairs(part="tpot")[
         0
     ].ratio == pytest.approx(4.4)
     never = Record(
         [replace(t, block=replace(t.block, parts_ns={"ttft": np.full(4, -1)})) for t in found.turns]
     )
     silent = tuple(with_turns(run(title), never, place) for place, title in enumerate("AB"))
-    assert Comparison("two", ComparisonPlan(), silent).verdicts(part="ttft") == []
+    assert Comparison("two", ComparisonPlan(), silent).compare_pairs(part="ttft") == []
 
 
 def test_a_quantile_of_blocks_that_are_too_short_is_none(comparison):
-    assert comparison.verdicts(0.9) == []
-    assert quantiles(comparison.runs[0], 0.9) == {}
+    assert comparison.compare_pairs(0.9) == []
+    assert compute_block_quantiles(comparison.runs[0], 0.9) == {}
     longer = with_turns(run("A"), record(100, calls=10), 0)
-    assert quantiles(longer, 0.9)[8] == dict.fromkeys(range(3), 100.0)
+    assert compute_block_quantiles(longer, 0.9)[8] == dict.fromkeys(range(3), 100.0)
 
 
 def test_candidates_are_found_by_title(comparison):
@@ -181,4 +181,4 @@ def test_a_run_without_turns_is_no_part_of_a_comparison(comparison):
 
 def test_failures_are_errors_that_can_be_told():
     found = Record(failures={0: NNPipeError("gone")})
-    assert found.medians(1) == [{}]
+    assert found.compute_medians(1) == [{}]

@@ -5,7 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.measuring.constraints import Figure, MetricConstraint, check_consistent, metric_of
+from nnpipe.measuring.constraints import (
+    Figure,
+    MetricConstraint,
+    check_consistent,
+    get_metric_quantity,
+)
 
 
 @pytest.mark.parametrize(
@@ -66,22 +71,22 @@ def test_constraints_that_exclude_each_other_are_found():
 
 
 def test_a_percentile_knows_its_share():
-    assert metric_of("latency_median").percentile == 0.5
-    assert metric_of("latency_p99.9").percentile == pytest.approx(0.999)
-    assert metric_of("size").percentile is None
+    assert get_metric_quantity("latency_median").percentile == 0.5
+    assert get_metric_quantity("latency_p99.9").percentile == pytest.approx(0.999)
+    assert get_metric_quantity("size").percentile is None
 
 
 def test_only_a_whole_interval_decides():
     most, least = MetricConstraint.parse("size <= 10 B"), MetricConstraint.parse("size >= 10 B")
-    assert most.judge(Figure(9, 8, 10, 5)) is True
-    assert most.judge(Figure(9, 8, 10.5, 5)) is None
-    assert most.judge(Figure(12, 10, 13, 5)) is None
-    assert most.judge(Figure(12, 10.5, 13, 5)) is False
-    assert least.judge(Figure(12, 10, 13, 5)) is True
-    assert least.judge(Figure(9, 8, 9.5, 5)) is False
-    assert least.judge(Figure(9, 8, 10, 5)) is None
-    assert most.judge(Figure.exactly(10)) is True
-    assert most.judge(Figure.unknown("nobody looked")) is None
+    assert most.evaluate(Figure(9, 8, 10, 5)) is True
+    assert most.evaluate(Figure(9, 8, 10.5, 5)) is None
+    assert most.evaluate(Figure(12, 10, 13, 5)) is None
+    assert most.evaluate(Figure(12, 10.5, 13, 5)) is False
+    assert least.evaluate(Figure(12, 10, 13, 5)) is True
+    assert least.evaluate(Figure(9, 8, 9.5, 5)) is False
+    assert least.evaluate(Figure(9, 8, 10, 5)) is None
+    assert most.evaluate(Figure.exactly(10)) is True
+    assert most.evaluate(Figure.unknown("nobody looked")) is None
 
 
 @given(st.text(max_size=40))

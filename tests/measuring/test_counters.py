@@ -12,10 +12,10 @@ import pytest
 
 from nnpipe.measuring.counters import (
     ClockRate,
-    clock_and_wall,
-    counters,
-    involuntary_switches,
-    ruler_ns,
+    count_involuntary_switches,
+    measure_ruler_ns,
+    read_clock_and_wall,
+    read_counters,
 )
 
 
@@ -40,7 +40,7 @@ def test_a_linux_machine_tells_of_waiting_and_throttling(tmp_path):
     put(tmp_path, "sys/fs/cgroup/a.slice/b.scope/cpu.stat", "usage_usec 5\nthrottled_usec 20\n")
     for core, kind, count in ((0, "core", 3), (0, "package", 4), (1, "core", 5)):
         put(tmp_path, f"{cpus}/cpu{core}/thermal_throttle/{kind}_throttle_count", f"{count}\n")
-    found = counters(tmp_path)
+    found = read_counters(tmp_path)
     assert found["cpu_waiting_ns"] == 17_122_597_000
     assert found["quota_throttled_ns"] == 1_520_000
     assert found["thermal_throttles"] == 12
@@ -48,7 +48,7 @@ def test_a_linux_machine_tells_of_waiting_and_throttling(tmp_path):
 
 def test_the_older_control_groups_are_understood(tmp_path):
     put(tmp_path, "sys/fs/cgroup/cpu/cpu.stat", "nr_periods 1\nnr_throttled 3\nthrottled_time 77\n")
-    assert counters(tmp_path)["quota_throttled_ns"] == 77
+    assert read_counters(tmp_path)["quota_throttled_ns"] == 77
 
 
 @pytest.mark.parametrize("text", ["", "some avg10=1", "some total=", "some total=x"])
@@ -56,27 +56,27 @@ def test_what_cannot_be_read_is_left_out(tmp_path, text):
     put(tmp_path, "proc/pressure/cpu", text)
     assert (
         not {"cpu_waiting_ns", "quota_throttled_ns", "thermal_throttles"}
-        & counters(tmp_path).keys()
+        & read_counters(tmp_path).keys()
     )
 
 
 def test_counters_of_this_machine_only_grow():
-    before, after = counters(), counters()
+    before, after = read_counters(), read_counters()
     assert before.keys() == after.keys()
     assert all(after[name] >= before[name] for name in before if name != "ruler_ns")
     assert after["clock_ns"] > before["clock_ns"]
-    assert 1_000 < ruler_ns() < 10**9
+    assert 1_000 < measure_ruler_ns() < 10**9
 
 
 def test_clock_and_wall_are_read_at_one_moment_however_slow_a_reading_may_be():
     ticks = itertools.chain([0, 90_000, 100_000, 100_100, 200_000, 300_000, 400_000, 500_000])
     walls = itertools.count(1_000, 1_000)
-    moment, wall = clock_and_wall(lambda: next(ticks), lambda: next(walls))
+    moment, wall = read_clock_and_wall(lambda: next(ticks), lambda: next(walls))
     assert (moment, wall) == (100_050, 2_000)
 
 
 def test_a_thread_that_shares_its_core_loses_it():
-    before = involuntary_switches()
+    before = count_involuntary_switches()
     if sys.platform == "win32":
         assert before is None
         return
@@ -88,7 +88,7 @@ def test_a_thread_that_shares_its_core_loses_it():
         pass
     stop.set()
     thread.join()
-    assert involuntary_switches() >= before
+    assert count_involuntary_switches() >= before
 
 
 def test_the_clock_rate_is_that_of_the_core_a_thread_runs_on(tmp_path):

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from property_examples import examples
 
-from nnpipe.measuring.diagnosis import Doubt, diagnose
+from nnpipe.measuring.diagnosis import ValidityWarning, diagnose
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 
@@ -242,12 +242,14 @@ def test_calls_that_overlap_on_a_schedule_are_no_clock_trouble():
 
 def test_a_doubt_has_a_known_kind():
     with pytest.raises(ValueError, match="no kind of doubt"):
-        Doubt("haunted", "it moved by itself")
+        ValidityWarning("haunted", "it moved by itself")
 
 
 def test_a_framework_set_up_otherwise_is_told() -> None:
     run = a_run(timing={"settings": ["TVM without tuning"]})
-    assert Doubt("settings", "not as its makers would run it: TVM without tuning") in diagnose(run)
+    assert ValidityWarning(
+        "settings", "not as its makers would run it: TVM without tuning"
+    ) in diagnose(run)
     assert (
         kinds(a_run(timing={"settings": []}))
         == kinds(a_run(timing={"settings": "x"}))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from installed import ImportedWhenUsed
 
-from nnpipe.measuring.early_stopping import early_stopping, least_samples
+from nnpipe.measuring.early_stopping import compute_early_stopping_estimate, compute_least_samples
 
 stats = ImportedWhenUsed("scipy.stats")
 
@@ -69,20 +69,26 @@ def number(pattern: str, text: str) -> int:
 
 @pytest.mark.parametrize("share", PUBLISHED)
 def test_the_least_numbers_of_samples_are_the_published_ones(share):
-    assert tuple(least_samples(share, over) for over in (0, 1, 2, 10, 100)) == PUBLISHED[share]
+    assert (
+        tuple(compute_least_samples(share, over) for over in (0, 1, 2, 10, 100)) == PUBLISHED[share]
+    )
 
 
 @pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
 @pytest.mark.parametrize("over", [0, 1, 7, 60])
 def test_one_sample_fewer_would_not_do(share, over):
-    needed = least_samples(share, over)
+    needed = compute_least_samples(share, over)
     assert stats.binom.cdf(over, needed, 1 - share) <= 0.01
     assert stats.binom.cdf(over, needed - 1, 1 - share) > 0.01
 
 
 def test_confidence_and_tolerance_count():
-    assert least_samples(0.9, 1, confidence=0.95) < 64 < least_samples(0.9, 1, confidence=0.999)
-    assert least_samples(0.9, 1, tolerance=0.02) < 64
+    assert (
+        compute_least_samples(0.9, 1, confidence=0.95)
+        < 64
+        < compute_least_samples(0.9, 1, confidence=0.999)
+    )
+    assert compute_least_samples(0.9, 1, tolerance=0.02) < 64
 
 
 @pytest.mark.parametrize(
@@ -91,11 +97,11 @@ def test_confidence_and_tolerance_count():
 def test_estimates_are_loadgens(tmp_path, queries, share):
     summary, latencies = run_loadgen(tmp_path, "SingleStream", queries, share)
     assert len(latencies) == queries
-    found = early_stopping(latencies, share)
+    found = compute_early_stopping_estimate(latencies, share)
     assert found.value == number(rf"{100 * share:.0f}\.?0*th percentile estimate: (\d+)", summary)
     assert found.discarded == number(r"discard (\d+) highest", summary)
     assert found.needed == number(r"Processed at least (\d+) queries", summary)
-    tail = early_stopping(latencies, 0.99)
+    tail = compute_early_stopping_estimate(latencies, 0.99)
     if tail.value is None:
         assert tail.needed == number(r"least (\d+) total queries", summary)
     else:
@@ -104,7 +110,7 @@ def test_estimates_are_loadgens(tmp_path, queries, share):
 
 def test_too_few_samples_are_refused_as_loadgen_refuses_them(tmp_path):
     summary, latencies = run_loadgen(tmp_path, "SingleStream", 63, 0.9)
-    found = early_stopping(latencies, 0.9)
+    found = compute_early_stopping_estimate(latencies, 0.9)
     assert found.value is None
     assert found.needed == number(r"process at least (\d+) queries", summary) == 64
 
@@ -112,7 +118,7 @@ def test_too_few_samples_are_refused_as_loadgen_refuses_them(tmp_path):
 @pytest.mark.parametrize("bound_ns", [1, 200_000, 10**10])
 def test_missing_samples_are_as_many_as_loadgen_misses(tmp_path, bound_ns):
     summary, latencies = run_loadgen(tmp_path, "Server", 40, 0.9, bound_ns)
-    missing = least_samples(0.9, int(np.count_nonzero(latencies > bound_ns))) - 40
+    missing = compute_least_samples(0.9, int(np.count_nonzero(latencies > bound_ns))) - 40
     assert max(0, missing) == number(r"at least (\d+) more queries", summary)
 
 
@@ -120,7 +126,8 @@ def test_the_estimate_is_rarely_below_the_truth():
     random = np.random.default_rng(5)
     truth = stats.lognorm(0.5).ppf(0.9)
     below = sum(
-        early_stopping(random.lognormal(0, 0.5, 400), 0.9).value < truth for _ in range(2000)
+        compute_early_stopping_estimate(random.lognormal(0, 0.5, 400), 0.9).value < truth
+        for _ in range(2000)
     )
     assert below <= 30  # at most 1 in 100; LoadGen's rule is one sample on the safe side
 
@@ -130,4 +137,4 @@ def test_the_estimate_is_rarely_below_the_truth():
 )
 def test_what_has_no_meaning_is_refused(arguments):
     with pytest.raises(ValueError, match=r"between 0 and 1|over-latency"):
-        least_samples(*arguments)
+        compute_least_samples(*arguments)

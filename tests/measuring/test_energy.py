@@ -18,11 +18,11 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.measuring.constraints import MetricConstraint
 from nnpipe.measuring.energy import BLOCKS, measure_energy
 from nnpipe.measuring.load_options import LoadOptions
-from nnpipe.measuring.run_figures import energy_figure, energy_source
+from nnpipe.measuring.run_figures import compute_energy_figure, describe_energy_source
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.sections.performance import energy_blocks
-from nnpipe.report.sections.summary import summary
-from nnpipe.report.writers.json_figures import figures_of
+from nnpipe.report.sections.performance import build_energy_blocks
+from nnpipe.report.sections.summary import build_summary_section
+from nnpipe.report.writers.json_figures import collect_figures
 from nnpipe.testing.fakes import FakeClock, FakeSession
 
 IDLE_W, CALL_J, CALL_NS = 2.0, 0.003, 1_000_000
@@ -96,7 +96,7 @@ def test_each_block_lasts_as_long_as_asked_and_all_energy_is_counted() -> None:
     assert "idle_watts" not in about
     assert about["source"] == "a bench"
     assert session.calls.count("run") >= 100 * BLOCKS
-    found = energy_figure(run_with(series, about))
+    found = compute_energy_figure(run_with(series, about))
     assert found is not None
     assert (found.value, found.low, found.high) == pytest.approx((CALL_J + IDLE_W * 0.001,) * 3)
     assert found.count == series["calls"].sum()
@@ -122,10 +122,10 @@ def test_idle_power_is_subtracted_only_if_asked_and_then_said() -> None:
     assert about["idle_watts"] == pytest.approx(IDLE_W)
     assert about["idle_seconds"] == pytest.approx(12.0)
     run = run_with(series, about)
-    found = energy_figure(run)
+    found = compute_energy_figure(run)
     assert found is not None
     assert found.value == pytest.approx(CALL_J)
-    assert energy_source(run) == "a bench, less an idle power of 2 W"
+    assert describe_energy_source(run) == "a bench, less an idle power of 2 W"
     with pytest.raises(ConfigError, match="idle-seconds are for a meter"):
         MeasureOptions(idle_seconds=1.0)
 
@@ -136,17 +136,18 @@ def test_the_figure_is_in_results_reports_and_constraints(tmp_path: Path) -> Non
     run = Run.read(tmp_path / "run.json")
     assert run.summary()["energy"]["unit"] == "J"
     assert run.summary()["energy"]["value"] == pytest.approx(0.005)
-    candidate = Candidate.of(run)
-    assert figures_of(candidate)["energy"].value == pytest.approx(0.005)
-    said = str(energy_blocks(candidate))
+    candidate = Candidate.from_run(run)
+    assert collect_figures(candidate)["energy"].value == pytest.approx(0.005)
+    said = str(build_energy_blocks(candidate))
     assert "5.00\\xa0mJ" in said
     assert "a bench" in said
     assert "the idle power is included" in said
-    assert "Energy, mJ" in str(summary([candidate, Candidate.of(run, 1)]))
+    assert "Energy, mJ" in str(build_summary_section([candidate, Candidate.from_run(run, 1)]))
     constraint = MetricConstraint.parse("energy <= 6 mJ")
-    assert constraint.judge(figures_of(candidate)["energy"]) is True
+    assert constraint.evaluate(collect_figures(candidate)["energy"]) is True
     assert (
-        MetricConstraint.parse("energy <= 4.9 mJ").judge(figures_of(candidate)["energy"]) is False
+        MetricConstraint.parse("energy <= 4.9 mJ").evaluate(collect_figures(candidate)["energy"])
+        is False
     )
     with pytest.raises(ConfigError, match="say the unit"):
         MetricConstraint.parse("energy <= 6")
@@ -164,12 +165,12 @@ def test_without_a_sensor_there_is_no_column_and_the_reason_is_told(
         FakeSession, dataset=dataset, indices=np.arange(4), wrapper=wrapper, options=options
     )
     assert "energy" not in run.series
-    candidate = Candidate.of(run)
-    found = figures_of(candidate)["energy"]
+    candidate = Candidate.from_run(run)
+    found = collect_figures(candidate)["energy"]
     assert found.value is None
     assert "has no energy counters" in found.reason
-    assert "Energy is not known: RAPL: no zone package" in str(energy_blocks(candidate))
-    assert "Energy," not in str(summary([candidate, Candidate.of(run, 1)]))
+    assert "Energy is not known: RAPL: no zone package" in str(build_energy_blocks(candidate))
+    assert "Energy," not in str(build_summary_section([candidate, Candidate.from_run(run, 1)]))
     assert "energy" not in run.summary()
 
 
@@ -188,7 +189,7 @@ def test_a_benchmark_reads_the_machines_counter_in_runs_of_its_own(
         lambda: spent, dataset=dataset, indices=np.arange(4), wrapper=wrapper, options=options
     )
     assert len(run.series["inference"]) == 4
-    found = energy_figure(run)
+    found = compute_energy_figure(run)
     assert found is not None
     assert found.value == pytest.approx(20e-6)
     target = {"protocol": wrapper}

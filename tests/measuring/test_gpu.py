@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nnpipe.measuring.counters import GPUs
-from nnpipe.measuring.host import host_facts
+from nnpipe.measuring.host import read_host_facts
 from nnpipe.measuring.resource_sampler import UsageSampler
 
 
@@ -56,7 +56,7 @@ def test_load_is_that_of_the_busiest_and_memory_that_of_all(
 
 def test_the_sampler_records_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", library())
-    with UsageSampler(10.0) as sampler, sampler.watching():
+    with UsageSampler(10.0) as sampler, sampler.record():
         time.sleep(0.001)
     assert sampler.series()["gpu_percent"].tolist() == [50.0]
     assert sampler.series()["gpu_bytes"].tolist() == [2001]
@@ -64,7 +64,7 @@ def test_the_sampler_records_them(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_host_facts_name_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", library())
-    assert host_facts()["gpus"] == [
+    assert read_host_facts()["gpus"] == [
         {"name": "A100", "memory_bytes": 5000, "driver": "550.1"},
         {"name": "H200", "memory_bytes": 5000, "driver": "550.1"},
     ]
@@ -88,7 +88,7 @@ def test_where_nothing_can_be_read_nothing_is_recorded(
     with GPUs() as gpus:
         assert gpus.columns == ()
         assert gpus.read() == ()
-    with UsageSampler(10.0) as sampler, sampler.watching():
+    with UsageSampler(10.0) as sampler, sampler.record():
         time.sleep(0.001)
     assert not {"gpu_percent", "gpu_bytes"} & sampler.series().columns.keys()
 
@@ -101,11 +101,11 @@ def test_a_partitioned_gpu_shows_its_memory_only(monkeypatch: pytest.MonkeyPatch
     )
     with GPUs() as gpus:
         assert gpus.columns == ("gpu_bytes",)
-        assert gpus.facts()[0] == {"memory_bytes": 5000, "driver": "550.1"}
+        assert gpus.get_facts()[0] == {"memory_bytes": 5000, "driver": "550.1"}
 
 
 def test_the_real_library_does_no_harm_on_any_machine() -> None:
     pytest.importorskip("pynvml", reason="pynvml is not installed")
     with GPUs() as gpus:
         assert len(gpus.read()) == len(gpus.columns)
-        assert isinstance(gpus.facts(), list)
+        assert isinstance(gpus.get_facts(), list)

@@ -9,7 +9,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from nnpipe.measuring.host import framework_versions, host_facts, host_state, thread_pools
+from nnpipe.measuring.host import (
+    get_framework_versions,
+    list_thread_pools,
+    read_host_facts,
+    read_host_state,
+)
 
 CPUINFO = """\
 processor\t: 0
@@ -45,7 +50,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_settings_of_a_linux_machine_are_found(root: Path) -> None:
-    facts = host_facts({}, root)
+    facts = read_host_facts({}, root)
     cpu = facts["cpu"]
     assert cpu["model"] == "ARMv8 Processor rev 1 (v8l)"
     assert cpu["governor"] == "performance"
@@ -60,7 +65,7 @@ def test_settings_of_a_linux_machine_are_found(root: Path) -> None:
 
 def test_cores_that_are_governed_differently_are_told(root: Path) -> None:
     (root / "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor").write_text("powersave")
-    assert host_facts({}, root)["cpu"]["governor"] == ["performance", "powersave"]
+    assert read_host_facts({}, root)["cpu"]["governor"] == ["performance", "powersave"]
 
 
 def test_the_older_control_groups_are_understood(root: Path) -> None:
@@ -70,20 +75,20 @@ def test_the_older_control_groups_are_understood(root: Path) -> None:
     (group / "cpu").mkdir()
     (group / "cpu/cpu.cfs_quota_us").write_text("50000")
     (group / "cpu/cpu.cfs_period_us").write_text("100000")
-    assert host_facts({}, root)["limits"] == {"cores": 0.5}
+    assert read_host_facts({}, root)["limits"] == {"cores": 0.5}
     (group / "cpu/cpu.cfs_quota_us").write_text("-1")
-    assert "limits" not in host_facts({}, root)
+    assert "limits" not in read_host_facts({}, root)
 
 
 def test_what_a_machine_does_not_say_is_left_out(tmp_path: Path) -> None:
-    facts = host_facts({}, tmp_path)
+    facts = read_host_facts({}, tmp_path)
     assert not {"hypervisor", "board", "container", "limits"} & facts.keys()
     assert not {"governor", "turbo", "hyperthreading", "instructions"} & facts["cpu"].keys()
     assert facts["cpu"]["model"]
 
 
 def test_this_machine_is_described() -> None:
-    facts = host_facts()
+    facts = read_host_facts()
     assert facts["cpu"]["logical_cores"] == psutil.cpu_count()
     assert facts["memory_bytes"] == psutil.virtual_memory().total
     assert sys.version.split()[0] in facts["python"]
@@ -94,7 +99,7 @@ def test_this_machine_is_described() -> None:
 
 def test_threads_set_by_the_environment_are_told_and_nothing_else() -> None:
     environment = {"OMP_NUM_THREADS": "3", "PASSWORD": "secret", "HOME": "/home/someone"}
-    assert host_facts(environment)["environment"] == {"OMP_NUM_THREADS": "3"}
+    assert read_host_facts(environment)["environment"] == {"OMP_NUM_THREADS": "3"}
 
 
 def test_a_machine_without_sensors_still_has_a_state(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,13 +110,13 @@ def test_a_machine_without_sensors_still_has_a_state(monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(psutil, name, refuse)
     monkeypatch.delattr(psutil, "sensors_temperatures", raising=False)  # as on Windows
     monkeypatch.delattr(psutil.Process, "cpu_affinity", raising=False)  # as on macOS
-    state = host_state()
+    state = read_host_state()
     assert not {"load_average", "cpu_mhz", "hottest_celsius"} & state.keys()
-    assert "affinity" not in host_facts()["cpu"]
+    assert "affinity" not in read_host_facts()["cpu"]
 
 
 def test_the_state_can_be_written_and_moves_on() -> None:
-    state = host_state()
+    state = read_host_state()
     json.dumps(state, allow_nan=False)
     assert state["memory_available_bytes"] > 0
     assert state["process_bytes"] > 5_000_000
@@ -120,13 +125,13 @@ def test_the_state_can_be_written_and_moves_on() -> None:
 
 
 def test_versions_are_those_installed() -> None:
-    found = framework_versions(["numpy", "psutil", "no-such-package"])
+    found = get_framework_versions(["numpy", "psutil", "no-such-package"])
     assert found == {name: importlib.metadata.version(name) for name in ("numpy", "psutil")}
 
 
 def test_asking_for_versions_imports_nothing() -> None:
     before = set(sys.modules)
-    framework_versions()
+    get_framework_versions()
     assert not {
         name
         for name in set(sys.modules) - before
@@ -135,6 +140,6 @@ def test_asking_for_versions_imports_nothing() -> None:
 
 
 def test_thread_pools_tell_no_paths() -> None:
-    pools = thread_pools()
+    pools = list_thread_pools()
     json.dumps(pools)
     assert all("/" not in str(value) for pool in pools for value in pool.values())

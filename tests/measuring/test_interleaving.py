@@ -10,7 +10,7 @@ import pytest
 
 from nnpipe.core.errors import NNPipeError
 from nnpipe.measuring.interleaving import Block, interleave
-from nnpipe.measuring.paired_comparison import ComparisonPlan, verdicts
+from nnpipe.measuring.paired_comparison import ComparisonPlan, compare_all_pairs
 
 OPENING = 100_000_000
 
@@ -113,7 +113,7 @@ def test_rounds_take_about_half_as_long_as_opening():
 def test_a_small_difference_on_a_wandering_machine_is_found_and_the_loser_s_going_ends_it():
     hall = Hall(100_000, 102_000)
     record = compare(hall, max_seconds=100.0)
-    (found,) = verdicts(record.medians(2), ComparisonPlan())
+    (found,) = compare_all_pairs(record.compute_medians(2), ComparisonPlan())
     assert (found.kind, found.first, found.starts) == ("faster", 0, 8)
     assert found.interval[0] < 1.02 < found.interval[1]
 
@@ -124,7 +124,7 @@ def test_who_has_lost_runs_no_more_and_the_others_go_on():
     starts = [
         {turn.start for turn in record.turns if turn.candidate == place} for place in range(3)
     ]
-    first_look = ComparisonPlan().looks(3)[0]
+    first_look = ComparisonPlan().list_evaluation_starts(3)[0]
     assert len(starts[1]) == first_look
     assert len(starts[0]) == len(starts[2]) > first_look
 
@@ -132,14 +132,16 @@ def test_who_has_lost_runs_no_more_and_the_others_go_on():
 def test_what_is_the_same_within_the_margin_ends_early():
     hall = Hall(100_000, 100_000)
     record = compare(hall, margin=0.01, max_seconds=1000.0)
-    assert len(hall.opened) < ComparisonPlan().looks(2)[-1]
-    assert verdicts(record.medians(2), ComparisonPlan(margin=0.01))[0].kind == "same"
+    assert len(hall.opened) < ComparisonPlan().list_evaluation_starts(2)[-1]
+    assert (
+        compare_all_pairs(record.compute_medians(2), ComparisonPlan(margin=0.01))[0].kind == "same"
+    )
 
 
 def test_without_an_answer_the_last_look_ends_it():
     hall = Hall(100_000, 100_000)
     compare(hall, max_seconds=1e6, block_seconds=0.006)
-    assert len(hall.opened) == ComparisonPlan().looks(2)[-1]
+    assert len(hall.opened) == ComparisonPlan().list_evaluation_starts(2)[-1]
 
 
 def test_no_start_begins_that_would_end_too_late():
@@ -168,7 +170,7 @@ def test_who_fails_leaves_and_costs_the_others_nothing(when):
     assert all(1 not in places for places in hall.opened[gone + 1 :])
     (found,) = (
         each
-        for each in verdicts(record.medians(3), ComparisonPlan())
+        for each in compare_all_pairs(record.compute_medians(3), ComparisonPlan())
         if {each.first, each.second} == {0, 2}
     )
     assert (found.kind, found.first) == ("faster", 0)

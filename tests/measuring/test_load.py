@@ -20,11 +20,11 @@ from nnpipe.measuring.load_generator import (
     LoadGenerator,
     Poisson,
     ScheduledLoop,
-    half_width,
+    compute_half_width,
+    create_wait,
     run_load,
-    waiting,
 )
-from nnpipe.measuring.punctuality import Punctuality, lateness
+from nnpipe.measuring.punctuality import Punctuality, compute_lateness
 from nnpipe.testing.fakes import FakeClock, FakeSession
 
 stats = ImportedWhenUsed("scipy.stats")
@@ -182,22 +182,22 @@ def test_what_is_done_between_goes_makes_no_query_late() -> None:
         for _ in range(30):
             generator.run_chunk(3)
             clock.advance(10**10)  # someone draws a progress bar
-        found = generator.loaded("queries")
+        found = generator.build_result("queries")
     due = np.cumsum(Poisson(1000, 0)(len(found.series)))
     _, ends = lindley(due, np.full(len(due), 1000))
     np.testing.assert_array_equal(found.series["latency_ns"], ends - due)
     assert found.busy_ns == ends[-1]
-    punctuality = Punctuality.of(found.series)
+    punctuality = Punctuality.from_series(found.series)
     assert punctuality is not None
     assert punctuality.worst_ns == 0
 
 
 def test_waiting_for_another_query_is_queueing_and_oversleeping_is_not() -> None:
     found, _ = driven(1_500_000, SERVER, Until(queries=500), late_ns=200_000)
-    after, queued = lateness(found.series)
+    after, queued = compute_lateness(found.series)
     assert set(after[queued].tolist()) == {0}
     assert set(after[~queued].tolist()) == {200_000}
-    punctuality = Punctuality.of(found.series)
+    punctuality = Punctuality.from_series(found.series)
     assert punctuality is not None
     assert punctuality.late == np.count_nonzero(~queued) > 0
     assert punctuality.queued == np.count_nonzero(queued) > 400
@@ -216,7 +216,7 @@ def test_linux_may_not_prolong_the_sleep_before_a_query_to_save_power() -> None:
 
 
 def test_nothing_is_late_where_nothing_was_scheduled() -> None:
-    assert Punctuality.of(driven(10, Load(), Until(queries=3))[0].series) is None
+    assert Punctuality.from_series(driven(10, Load(), Until(queries=3))[0].series) is None
 
 
 def test_arrivals_are_a_poisson_process() -> None:
@@ -249,7 +249,7 @@ def test_waiting_sleeps_and_then_looks() -> None:
         slept.append(seconds)
         clock.advance(round(seconds * 1e9))
 
-    wait = waiting(clock, sleep)
+    wait = create_wait(clock, sleep)
     wait(2_000_000)
     assert slept == [pytest.approx(0.00194, rel=1e-3)]
     assert 2_000_000 <= clock.now < 2_000_300
@@ -304,7 +304,7 @@ def test_it_ends_when_a_percentile_is_known_well_enough(load: Load) -> None:
     for precision in (0.1, 0.05, 0.02):
         found, _ = driven(takes.tolist(), load, Until(precision=precision, share=0.9))
         assert found.ended == "precision"
-        assert half_width(found.series["latency_ns"], 0.9) <= precision
+        assert compute_half_width(found.series["latency_ns"], 0.9) <= precision
         counts.append(len(found.series))
     assert counts[0] >= 100
     assert counts[0] < counts[1] < counts[2] < 20_000

@@ -52,7 +52,7 @@ def test_options_name_a_load(given: dict[str, Any], load: Load) -> None:
     ],
 )
 def test_a_load_has_an_end_whatever_is_left_out(given: dict[str, Any], until: Until) -> None:
-    assert LoadOptions(scenario="single-stream", **given).until() == until
+    assert LoadOptions(scenario="single-stream", **given).build_until() == until
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_load_has_an_end_whatever_is_left_out(given: dict[str, Any], until: Un
 )
 def test_the_percentile_is_what_mlperf_reports(scenario: Any, share: float) -> None:
     rate = 5.0 if scenario == "server" else None
-    assert LoadOptions(scenario=scenario, rate=rate).until().share == share
+    assert LoadOptions(scenario=scenario, rate=rate).build_until().share == share
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_how_many_samples_a_query_has_follows_from_the_load_and_the_model(
 def test_a_search_is_a_load() -> None:
     options = LoadOptions(find_max_rate=True, max_latency="5ms@p90")
     assert options.wanted
-    assert options.bound() == LatencyBound(0.9, 5_000_000)
+    assert options.get_latency_bound() == LatencyBound(0.9, 5_000_000)
     assert LoadOptions(find_max_rate=True, max_latency="5ms", scenario="server").wanted
 
 

@@ -8,7 +8,7 @@ import pytest
 from installed import ImportedWhenUsed
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.measuring.early_stopping import least_samples
+from nnpipe.measuring.early_stopping import compute_least_samples
 from nnpipe.measuring.load_generator import Poisson
 from nnpipe.measuring.max_rate import LatencyBound, MaxRate, describe, find_max_rate
 from nnpipe.testing.fakes import FakeClock, FakeSession
@@ -115,8 +115,8 @@ def test_progress_is_told_of_every_second() -> None:
     ("queries", "over", "verdict"), [(459, 0, "kept"), (458, 0, "open"), (662, 1, "kept")]
 )
 def test_a_bound_is_kept_when_early_stopping_says_so(queries: int, over: int, verdict: str) -> None:
-    assert LatencyBound(0.99, 1).verdict(queries, over) == verdict
-    assert (queries >= least_samples(0.99, over)) == (verdict == "kept")
+    assert LatencyBound(0.99, 1).compute_verdict(queries, over) == verdict
+    assert (queries >= compute_least_samples(0.99, over)) == (verdict == "kept")
 
 
 @pytest.mark.parametrize("queries", [10, 100, 1000])
@@ -126,7 +126,9 @@ def test_a_bound_is_broken_when_so_many_over_it_are_not_by_chance(
 ) -> None:
     for over in range(queries + 1):
         by_chance = stats.binom.sf(over - 1, queries, 1 - share)
-        assert (LatencyBound(share, 1).verdict(queries, over) == "broken") == (by_chance <= 0.01)
+        assert (LatencyBound(share, 1).compute_verdict(queries, over) == "broken") == (
+            by_chance <= 0.01
+        )
 
 
 @pytest.mark.parametrize(

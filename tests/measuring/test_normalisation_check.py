@@ -10,8 +10,11 @@ import pytest
 from installed import needs
 
 from nnpipe.core.live_model import LiveModel
-from nnpipe.measuring._sample_preparation import first_normalisation, first_rescaling
-from nnpipe.measuring.quality_doubts import _of_preparation
+from nnpipe.measuring._sample_preparation import (
+    compare_first_normalisation,
+    measure_first_rescaling,
+)
+from nnpipe.measuring.quality_warnings import _check_preparation
 from nnpipe.modelwrappers.files.keras import KerasModel
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 from nnpipe.modelwrappers.files.tflite import TFLiteModel
@@ -61,11 +64,11 @@ def model(path: Path, mean: float, deviation: float) -> LiveModel:
 def test_the_ratio_of_variances_and_the_distance_of_means_are_told(tmp_path: Path) -> None:
     found = model(tmp_path / "m.onnx", mean=0.5, deviation=0.25)
     samples = np.random.default_rng(0).normal(0.5, 0.25, (16, 3, 8, 8)).astype(np.float32)
-    right = first_normalisation(found, found.get_inference_graph(), [{"x": samples}])
+    right = compare_first_normalisation(found, found.get_inference_graph(), [{"x": samples}])
     assert right["name"] == "norm"
     assert abs(right["spread"] - 1) < 0.1
     assert right["shift"] < 0.1
-    wrong = first_normalisation(
+    wrong = compare_first_normalisation(
         found, found.get_inference_graph(), [{"x": samples[:8] * 255}, {"x": samples[8:] * 255}]
     )
     assert wrong["spread"] == pytest.approx(right["spread"] * 255**2, rel=1e-3)
@@ -75,13 +78,13 @@ def test_the_ratio_of_variances_and_the_distance_of_means_are_told(tmp_path: Pat
 def test_nothing_is_told_of_a_model_that_cannot_be_looked_into(tmp_path: Path) -> None:
     found = model(tmp_path / "m.onnx", mean=0.0, deviation=0.0)
     assert (
-        first_normalisation(
+        compare_first_normalisation(
             found, found.get_inference_graph(), [{"x": np.ones((4, 3, 8, 8), np.float32)}]
         )
         == {}
     )
     assert (
-        first_normalisation(
+        compare_first_normalisation(
             found, found.get_inference_graph(), [{"strange": np.ones((4, 3, 8, 8), np.float32)}]
         )
         == {}
@@ -119,10 +122,12 @@ def doubts(model: LiveModel, samples: np.ndarray) -> list[str]:
     """Return what is doubted of samples that go into a model as they are."""
     batches = [{model.io.inputs[0].name: samples}]
     preparation = {
-        "first_normalisation": first_normalisation(model, model.get_inference_graph(), batches),
-        "first_rescaling": first_rescaling(model, model.get_inference_graph(), batches),
+        "first_normalisation": compare_first_normalisation(
+            model, model.get_inference_graph(), batches
+        ),
+        "first_rescaling": measure_first_rescaling(model, model.get_inference_graph(), batches),
     }
-    return [doubt.reason for doubt in _of_preparation(preparation)]
+    return [doubt.reason for doubt in _check_preparation(preparation)]
 
 
 @pytest.mark.parametrize(
@@ -165,13 +170,13 @@ def test_a_tflite_model_that_scales_pixels_itself_doubts_those_that_are_scaled(
 def test_models_that_do_not_scale_their_input_down_are_not_doubted(tmp_path: Path) -> None:
     found = model(tmp_path / "m.onnx", mean=0.5, deviation=0.25)
     assert (
-        first_rescaling(
+        measure_first_rescaling(
             found, found.get_inference_graph(), [{"x": np.ones((4, 3, 8, 8), np.float32)}]
         )
         == {}
     )
     assert (
-        first_rescaling(
+        measure_first_rescaling(
             found,
             found.get_inference_graph(),
             [{"x": np.random.default_rng(0).random((4, 3, 8, 8), np.float32)}],

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.measuring.pareto_front import front_shares, on_front
+from nnpipe.measuring.pareto_front import compute_front_shares, on_front
 
 _FIGURES = st.integers(0, 3).map(float) | st.just(np.nan) | st.just(np.inf)
 _TABLES = st.tuples(st.integers(1, 4), st.integers(1, 9), st.integers(1, 5)).flatmap(
@@ -57,7 +57,7 @@ def test_shares_count_draws():
     draws[:, 1] = [2.0, 2.0]  # always beaten
     draws[:, 2, 0] = 1.0 + rng.choice([-0.1, 0.1], 4000)  # beaten half of the time
     draws[:, 2, 1] = 1.0
-    shares = front_shares(draws)
+    shares = compute_front_shares(draws)
     assert shares[1] == 0
     assert shares[2] == pytest.approx(0.5, abs=0.05)
     assert shares[0] + shares[2] == pytest.approx(1)

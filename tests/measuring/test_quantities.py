@@ -10,12 +10,12 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.registry import components
 from nnpipe.core.task import Task
-from nnpipe.measuring.constraints import known_metrics, metric_of
+from nnpipe.measuring.constraints import get_metric_quantity, list_metrics
 from nnpipe.measuring.quantities import (
     QUANTITIES,
     UNITS,
     Quantity,
-    quantity,
+    find_quantity,
 )
 from nnpipe.measuring.series import BETWEEN, LATENCY, ON_TARGET, RESPONSE, call_time
 
@@ -44,7 +44,7 @@ def test_each_quantity_and_each_metric_of_a_task_says_its_unit_and_which_way_is_
     metrics = [metric for task in components(Task) for metric in task().metrics]
     assert len(metrics) > 40
     for metric in metrics:
-        own, loss = quantity(metric.name), quantity(f"loss({metric.name})")
+        own, loss = find_quantity(metric.name), find_quantity(f"loss({metric.name})")
         assert (own.kind, own.less_is_better) == (metric.kind, metric.less_is_better)
         assert (loss.kind, loss.less_is_better) == (metric.kind, True)
         assert own.unit == UNITS[metric.kind]
@@ -60,41 +60,41 @@ def test_each_quantity_and_each_metric_of_a_task_says_its_unit_and_which_way_is_
 
 
 def test_any_percentile_and_any_top_k_is_known():
-    assert quantity("latency_p99.9").percentile == pytest.approx(0.999)
-    assert quantity("round_trip_p75").heading == "Round trip p75"
-    assert quantity("latency_median").percentile == 0.5
-    assert quantity("top_3_accuracy").title == "Top-3 accuracy"
-    assert quantity("size").percentile is None
+    assert find_quantity("latency_p99.9").percentile == pytest.approx(0.999)
+    assert find_quantity("round_trip_p75").heading == "Round trip p75"
+    assert find_quantity("latency_median").percentile == 0.5
+    assert find_quantity("top_3_accuracy").title == "Top-3 accuracy"
+    assert find_quantity("size").percentile is None
     for name in ("latency_p0", "latency_p100", "speed", "top_accuracy"):
         with pytest.raises(KeyError):
-            quantity(name)
+            find_quantity(name)
 
 
 def test_what_is_reported_but_not_judged_is_refused_as_a_constraint():
     with pytest.raises(ConfigError, match="no candidate is judged by it"):
-        metric_of("round_trip_median")
-    assert metric_of("latency_p75").judged
-    known = known_metrics()
+        get_metric_quantity("round_trip_median")
+    assert get_metric_quantity("latency_p75").judged
+    known = list_metrics()
     assert {"size", "accuracy", "loss(accuracy)", "mae"} <= known.keys()
-    assert all(quantity(name) == each for name, each in known.items())
+    assert all(find_quantity(name) == each for name, each in known.items())
 
 
 def test_metrics_of_tasks_are_quantities_and_so_are_their_losses_and_differences():
-    assert quantity("mae").less_is_better
-    assert quantity("mae").metric == "mae"
+    assert find_quantity("mae").less_is_better
+    assert find_quantity("mae").metric == "mae"
     for loss in ("loss(accuracy)", "accuracy_loss"):
-        assert quantity(loss).compared == "loss"
-        assert quantity(loss).metric == "accuracy"
-        assert quantity(loss).less_is_better
-        assert quantity(loss).name == loss
-    assert quantity("loss(mae)").meaning.startswith(
+        assert find_quantity(loss).compared == "loss"
+        assert find_quantity(loss).metric == "accuracy"
+        assert find_quantity(loss).less_is_better
+        assert find_quantity(loss).name == loss
+    assert find_quantity("loss(mae)").meaning.startswith(
         "the candidate's less mean absolute error of the model as trained"
     )
-    assert quantity("accuracy_difference").heading == "Δ accuracy"
-    assert not quantity("accuracy_difference").judged
+    assert find_quantity("accuracy_difference").heading == "Δ accuracy"
+    assert not find_quantity("accuracy_difference").judged
     for name in ("loss(speed)", "speed_loss", "loss(accuracy_loss)", "loss()", "size_loss"):
         with pytest.raises(KeyError):
-            quantity(name)
+            find_quantity(name)
 
 
 def test_times_that_do_not_count_alike_have_different_names():

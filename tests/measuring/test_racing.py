@@ -10,9 +10,9 @@ import pytest
 from nnpipe.measuring.racing import (
     SHARES,
     Racer,
-    error_level,
-    front_places,
-    leaders,
+    compute_interval_confidence,
+    find_front_places,
+    find_leaders,
     open_for_choice,
 )
 
@@ -20,7 +20,7 @@ FULL = len(SHARES)
 
 
 def test_all_intervals_hold_together() -> None:
-    assert 1 - error_level(0.95, 20, 3) == pytest.approx(0.05 / (3 * 20 * 3))
+    assert 1 - compute_interval_confidence(0.95, 20, 3) == pytest.approx(0.05 / (3 * 20 * 3))
 
 
 def test_the_best_looking_comes_first_and_then_who_may_be_best_by_most() -> None:
@@ -33,7 +33,7 @@ def test_the_best_looking_comes_first_and_then_who_may_be_best_by_most() -> None
     ]
     assert open_for_choice(racers, [False] * 5) == [1, 2, 0, 4]
     racers[1] = Racer(FULL, True, 0, 4.0, 3.99, 4.01)
-    assert leaders(racers) == [1]
+    assert find_leaders(racers) == [1]
     assert open_for_choice(racers, [True, False, False, False, False]) == [2, 4]
     assert open_for_choice([Racer(1, False)], [False]) == []
 
@@ -42,23 +42,23 @@ def test_places_at_the_front_are_sure_only_where_intervals_say_so() -> None:
     low = np.array([[1.0, 5.0], [2.0, 6.0], [0.9, 1.0], [3.0, -math.inf]])
     high = np.array([[1.1, 5.0], [2.1, 6.0], [1.05, 9.0], [3.1, math.inf]])
     twins, shared = np.arange(4), np.array([False, False])
-    dominated, surely = front_places(low, high, twins, shared)
+    dominated, surely = find_front_places(low, high, twins, shared)
     assert dominated.tolist() == [False, True, False, False]
     # the third may dominate the first, the last is not known
     assert surely.tolist() == [False, False, False, False]
     low[2] = high[2] = 0.9, 1.0
-    dominated, surely = front_places(low, high, twins, shared)
+    dominated, surely = find_front_places(low, high, twins, shared)
     assert dominated.tolist() == [True, True, False, False]
     assert surely.tolist() == [False, False, True, False]
 
 
 def test_twins_are_equal_in_what_they_share_although_it_is_not_known() -> None:
     low, high = np.array([[1.0, 0.1], [2.0, 0.0]]), np.array([[1.1, 0.9], [2.1, 1.0]])
-    assert front_places(low, high, np.array([0, 0]), np.array([False, True]))[0].tolist() == [
+    assert find_front_places(low, high, np.array([0, 0]), np.array([False, True]))[0].tolist() == [
         False,
         True,
     ]
-    assert front_places(low, high, np.array([0, 1]), np.array([False, True]))[0].tolist() == [
+    assert find_front_places(low, high, np.array([0, 1]), np.array([False, True]))[0].tolist() == [
         False,
         False,
     ]

@@ -24,7 +24,7 @@ def test_what_is_watched_is_recorded_at_intervals() -> None:
     origin = time.perf_counter_ns()
     with UsageSampler(0.01) as sampler:
         assert not the_thread_is_gone()
-        with sampler.watching():
+        with sampler.record():
             time.sleep(0.3)
     series = sampler.series(origin)
     assert the_thread_is_gone()
@@ -42,7 +42,7 @@ def test_what_is_watched_is_recorded_at_intervals() -> None:
 def test_a_busy_process_shows_load_and_a_sleeping_one_none() -> None:
     loads = []
     for action in (lambda: spin(200 * MS), lambda: time.sleep(0.2)):
-        with UsageSampler(0.05) as sampler, sampler.watching():
+        with UsageSampler(0.05) as sampler, sampler.record():
             action()
         loads.append(float(np.median(sampler.series()["cpu_percent"])))
     assert loads[0] > 3 * loads[1] + 10  # other processes may take their part of a core
@@ -59,7 +59,7 @@ def test_load_counts_the_threads_of_the_process() -> None:
     with UsageSampler(0.1) as sampler:
         thread.start()
         try:
-            with sampler.watching():
+            with sampler.record():
                 time.sleep(0.3)  # this thread does nothing
         finally:
             stop.set()
@@ -69,14 +69,14 @@ def test_load_counts_the_threads_of_the_process() -> None:
 
 def test_a_pause_leaves_no_trace() -> None:
     with UsageSampler(0.02) as sampler:
-        with sampler.watching():
+        with sampler.record():
             time.sleep(0.1)
         watched = len(sampler.series())
         paused = time.perf_counter_ns()
         spin(100 * MS)
         resumed = time.perf_counter_ns()
         assert len(sampler.series()) == watched
-        with sampler.watching():
+        with sampler.record():
             time.sleep(0.1)
     series = sampler.series()
     assert not ((series["time_ns"] > paused) & (series["time_ns"] < resumed)).any()
@@ -86,10 +86,10 @@ def test_a_pause_leaves_no_trace() -> None:
 
 def test_even_a_moment_gives_one_observation() -> None:
     with UsageSampler(10.0) as sampler:
-        with sampler.watching():
+        with sampler.record():
             spin(1 * MS)
         for _ in range(5):
-            with sampler.watching():
+            with sampler.record():
                 spin(1 * MS)
     series = sampler.series()
     assert len(series) == 1
@@ -160,7 +160,7 @@ def test_ctrl_c_while_measuring_ends_the_thread() -> None:
     with pytest.raises(KeyboardInterrupt):
         with (
             UsageSampler(0.01) as sampler,
-            sampler.watching(),
+            sampler.record(),
             Window(FakeSession(spend=spend)) as window,
         ):
             window.run_chunk([{"x": np.zeros((1, 4), np.float32)}] * 5, [1] * 5)

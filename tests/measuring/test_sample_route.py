@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
-from nnpipe.measuring.sample_route import Item, SampleRoute, chunks
+from nnpipe.measuring.sample_route import Item, SampleRoute, iter_chunks
 
 
 def session_io(batch: int | None = None, dtype: str = "float32", **quantisation: Any) -> IOSpec:
@@ -47,7 +47,7 @@ def test_a_fixed_batch_axis_gets_copies_of_the_last_sample(pipeline: SampleRoute
 )
 def test_every_sample_is_judged_once_and_copies_are_not(pipeline: SampleRoute) -> None:
     items = list(pipeline.items(np.arange(10, 17)))
-    parts = pipeline.judge(items, echoes(items))
+    parts = pipeline.evaluate(items, echoes(items))
     assert len(parts) == 1  # outputs of one shape are judged at once
     assert parts[0].arrays["truth"].tolist() == list(range(10, 17))
     assert parts[0].arrays["predicted"].tolist() == list(range(10, 17))
@@ -61,7 +61,7 @@ def test_a_quantised_session_gets_and_gives_integers(pipeline: SampleRoute) -> N
     items = list(pipeline.items(np.arange(6)))
     assert items[0].inputs["x"].dtype == np.int8
     assert items[0].inputs["x"][:, 0].tolist() == [-20, -18, -16, -14]
-    assert pipeline.judge(items, echoes(items))[0].arrays["predicted"].tolist() == [
+    assert pipeline.evaluate(items, echoes(items))[0].arrays["predicted"].tolist() == [
         0,
         1,
         2,
@@ -74,7 +74,7 @@ def test_a_quantised_session_gets_and_gives_integers(pipeline: SampleRoute) -> N
 def test_outputs_that_cannot_be_joined_are_judged_one_by_one(pipeline: SampleRoute) -> None:
     items = list(pipeline.items(np.arange(6)))
     ragged = [{"y": items[0].inputs["x"]}, {"y": np.pad(items[1].inputs["x"], ((0, 0), (0, 5)))}]
-    parts = pipeline.judge(items, ragged)
+    parts = pipeline.evaluate(items, ragged)
     assert [part.arrays["predicted"].tolist() for part in parts] == [[0, 1, 2], [3, 4, 5]]
 
 
@@ -97,7 +97,7 @@ def test_goes_keep_order_and_bounds(
     sizes: list[int], most_bytes: int, output_bytes: int, most_calls: int
 ) -> None:
     items = [Item({"x": np.zeros(size, np.uint8)}, {}, 1) for size in sizes]
-    found = list(chunks(iter(items), most_bytes, output_bytes, most_calls))
+    found = list(iter_chunks(iter(items), most_bytes, output_bytes, most_calls))
     assert [item for chunk in found for item in chunk] == items
     for chunk in found:
         assert 1 <= len(chunk) <= most_calls
@@ -113,6 +113,6 @@ def test_goes_are_made_when_asked_for() -> None:
             made.append(i)
             yield Item({"x": np.zeros(1)}, {}, 1)
 
-    bundles = chunks(items(), 1 << 20, 0, 3)
+    bundles = iter_chunks(items(), 1 << 20, 0, 3)
     next(bundles)
     assert len(made) == 3

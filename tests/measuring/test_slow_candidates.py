@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from nnpipe.measuring.comparison import slow_doubts
+from nnpipe.measuring.comparison import check_slow_candidates
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 
@@ -40,7 +40,7 @@ def test_the_cause_is_told_where_it_is_known() -> None:
     runs[-1].artifact["outcome"] = {
         "slow_parts": ["recurrent layers are unrolled into their steps"]
     }
-    found = slow_doubts(runs)
+    found = check_slow_candidates(runs)
     assert {title: doubt.reason for title, doubt in found.items()} == {
         "tvm": "10.0 times slower than 'ort' in floats: TVM without tuning",
         "dynamic": "4.0 times slower than 'ort' in floats: no cause is known",
@@ -50,9 +50,9 @@ def test_the_cause_is_told_where_it_is_known() -> None:
 
 
 def test_only_float_candidates_of_the_same_model_are_a_measure() -> None:
-    assert not slow_doubts([run("float", 30), run("int8", 2, "int8"), run("limit", 90)])
-    assert not slow_doubts([run("one", 1), run("other", 100, model="b")])
-    assert not slow_doubts([Run("none", (), {}, {}, {}, {}, {}), run("one", 1)])
+    assert not check_slow_candidates([run("float", 30), run("int8", 2, "int8"), run("limit", 90)])
+    assert not check_slow_candidates([run("one", 1), run("other", 100, model="b")])
+    assert not check_slow_candidates([Run("none", (), {}, {}, {}, {}, {}), run("one", 1)])
 
 
 def test_a_slow_device_makes_no_candidate_slow() -> None:
@@ -61,6 +61,6 @@ def test_a_slow_device_makes_no_candidate_slow() -> None:
     there, slow = (
         replace(each, components={**each.components, "protocol": board}) for each in (there, slow)
     )
-    found = slow_doubts([here, there, slow])
+    found = check_slow_candidates([here, there, slow])
     assert list(found) == ["slow there"]
     assert "than 'there' in floats" in found["slow there"].reason

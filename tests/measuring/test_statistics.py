@@ -14,9 +14,9 @@ from nnpipe.measuring.quantile_intervals import Sample
 from nnpipe.measuring.statistics import (
     SHARES,
     Summary,
-    interval_ranks,
-    percentile,
-    samples_needed,
+    compute_percentile,
+    count_samples_needed,
+    find_interval_ranks,
 )
 
 
@@ -31,37 +31,37 @@ def coverage(samples, share, low, high):
 
 
 def test_the_samples_that_percentiles_need_are_the_published_ones():
-    assert [samples_needed(share) for share in SHARES] == [6, 29, 299, 2995]
+    assert [count_samples_needed(share) for share in SHARES] == [6, 29, 299, 2995]
 
 
 @pytest.mark.parametrize("share", SHARES)
 def test_too_few_samples_have_no_interval(share):
-    needed = samples_needed(share)
-    assert interval_ranks(needed, share)[1] == needed - 1
+    needed = count_samples_needed(share)
+    assert find_interval_ranks(needed, share)[1] == needed - 1
     with pytest.raises(ValueError, match="do not support"):
-        interval_ranks(needed - 1, share)
-    assert percentile(Sample(np.arange(needed - 1.0)), share).value is None
+        find_interval_ranks(needed - 1, share)
+    assert compute_percentile(Sample(np.arange(needed - 1.0)), share).value is None
 
 
 @pytest.mark.parametrize("share", SHARES)
 def test_a_percentile_appears_when_there_are_as_many_samples_as_it_said(share):
     random = np.random.default_rng(3)
-    found = percentile(Sample(random.normal(size=5)), share)
+    found = compute_percentile(Sample(random.normal(size=5)), share)
     asked = 0
     while found.value is None:
         assert found.interval is None
         assert found.needed > asked
         asked = found.needed
-        found = percentile(Sample(random.normal(size=asked)), share)
+        found = compute_percentile(Sample(random.normal(size=asked)), share)
     assert found.interval[0] <= found.value <= found.interval[1]
-    assert asked <= 3 * samples_needed(share) + 10
+    assert asked <= 3 * count_samples_needed(share) + 10
 
 
 @settings(max_examples=examples(150), deadline=None)
 @given(st.sampled_from([0.5, 0.9, 0.99]), st.integers(0, 500))
 def test_intervals_cover_as_often_as_they_say_and_are_the_narrowest(share, more):
-    samples = samples_needed(share) + more
-    low, high = interval_ranks(samples, share)
+    samples = count_samples_needed(share) + more
+    low, high = find_interval_ranks(samples, share)
     assert 0 <= low < high < samples
     assert coverage(samples, share, low, high) >= 0.95 - 1e-9
     narrower = range(max(0, low - 40), min(samples - 1, high + 40) - (high - low) + 2)
@@ -69,14 +69,14 @@ def test_intervals_cover_as_often_as_they_say_and_are_the_narrowest(share, more)
 
 
 def test_intervals_of_many_samples_are_those_of_the_normal_distribution():
-    low, high = interval_ranks(1_000_000, 0.5)
+    low, high = find_interval_ranks(1_000_000, 0.5)
     assert (high - low) / 2 == pytest.approx(1.96 * 500, rel=0.01)
     assert (high + low) / 2 == pytest.approx(500_000, abs=2)
 
 
 def test_a_summary_says_what_numpy_says():
     values = np.random.default_rng(0).integers(1000, 10**9, 20_000)
-    summary = Summary.of(values)
+    summary = Summary.from_values(values)
     assert len(summary) == 20_000
     assert summary.mean == pytest.approx(values.mean())
     assert summary.deviation == pytest.approx(values.std(ddof=1))
@@ -90,7 +90,7 @@ def test_a_summary_says_what_numpy_says():
 
 
 def test_one_sample_has_neither_deviation_nor_percentiles():
-    summary = Summary.of(np.array([5]))
+    summary = Summary.from_values(np.array([5]))
     assert (summary.mean, summary.mean_interval, summary.deviation, summary.median) == (
         5,
         None,
@@ -104,4 +104,4 @@ def test_one_sample_has_neither_deviation_nor_percentiles():
 @given(st.lists(st.floats(-1e15, 1e15), min_size=1, max_size=40), st.floats(0, 1))
 def test_a_quantile_of_ordered_values_is_numpys(values: list[float], share: float) -> None:
     ordered = np.sort(np.array(values, np.float64))
-    assert Summary.of(ordered).quantile(share) == np.quantile(ordered, share)
+    assert Summary.from_values(ordered).quantile(share) == np.quantile(ordered, share)

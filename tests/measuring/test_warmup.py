@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnpipe.measuring.quantile_intervals import warm_up_calls
+from nnpipe.measuring.quantile_intervals import count_warm_up_calls
 
 
 def steady(random, calls=2000):
@@ -22,20 +22,21 @@ def test_a_slow_beginning_is_found_with_its_length(length, factor):
     random = np.random.default_rng(length)
     times = steady(random)
     times[:length] *= factor
-    assert warm_up_calls(times) == pytest.approx(length, rel=0.1, abs=2)
+    assert count_warm_up_calls(times) == pytest.approx(length, rel=0.1, abs=2)
 
 
 @pytest.mark.parametrize("calls", [15, 60, 250])
 def test_a_beginning_that_wears_off_is_found(calls):
     random = np.random.default_rng(calls)
     times = steady(random) * (1 + 2 * np.exp(-np.arange(2000) / calls))
-    assert calls < warm_up_calls(times) < 6 * calls
+    assert calls < count_warm_up_calls(times) < 6 * calls
 
 
 def test_steady_runs_have_none():
     random = np.random.default_rng(0)
     assert (
-        sum(warm_up_calls(steady(random, random.integers(40, 3000))) > 0 for _ in range(500)) <= 1
+        sum(count_warm_up_calls(steady(random, random.integers(40, 3000))) > 0 for _ in range(500))
+        <= 1
     )
 
 
@@ -45,7 +46,7 @@ def test_neighbours_that_resemble_each_other_are_no_warm_up():
     for _ in range(200):
         # bursts, one of which may stand at the beginning
         slow = np.repeat(random.random(200) < 0.1, 15)
-        found += warm_up_calls(steady(random, 3000) * np.where(slow, 2.0, 1.0)) > 0
+        found += count_warm_up_calls(steady(random, 3000) * np.where(slow, 2.0, 1.0)) > 0
     assert found <= 4
 
 
@@ -53,14 +54,14 @@ def test_neighbours_that_resemble_each_other_are_no_warm_up():
     "times", [np.full(500, 7.0), np.zeros(100), np.arange(39.0)[::-1], np.array([])]
 )
 def test_where_nothing_can_be_told_there_is_none(times):
-    assert warm_up_calls(times) == 0
+    assert count_warm_up_calls(times) == 0
 
 
 def test_a_fast_beginning_is_no_warm_up():
     times = steady(np.random.default_rng(2))
     times[:300] *= 0.7
-    assert warm_up_calls(times) == 0
+    assert count_warm_up_calls(times) == 0
 
 
 def test_at_most_half_of_a_run_is_warm_up():
-    assert warm_up_calls(steady(np.random.default_rng(3)) * np.linspace(3, 1, 2000)) <= 1000
+    assert count_warm_up_calls(steady(np.random.default_rng(3)) * np.linspace(3, 1, 2000)) <= 1000

@@ -16,7 +16,7 @@ from meter_fakes import (
     powercap,
 )
 
-from nnpipe.core.energy_meter import EnergyMeter, consumed
+from nnpipe.core.energy_meter import EnergyMeter, counter_differences
 from nnpipe.core.errors import ConfigError, MissingDependency, NotSupported, TransportError
 from nnpipe.meters import (
     JoulescopeMeter,
@@ -170,7 +170,7 @@ def test_damaged_lines_are_dropped() -> None:
     line.take(b",0.1\r\nnoise\n999999999999999999999999,1,1\n1000071,5.0,0.3\n2000071,5,0.3\n2000,")
     trace = line.trace()
     assert trace.watts.tolist() == [0.5, 1.5, 1.5]
-    assert trace.energy(trace.time_s[0], trace.time_s[2]) == pytest.approx(1.0 + 1.5)
+    assert trace.compute_energy(trace.time_s[0], trace.time_s[2]) == pytest.approx(1.0 + 1.5)
 
 
 def test_a_silent_line_is_told() -> None:
@@ -211,5 +211,5 @@ def test_a_trace_in_no_folder_is_told(tmp_path: Path) -> None:
 
 
 def test_a_counter_may_begin_again() -> None:
-    assert consumed([], 10) == consumed([3], 10) == []
-    assert consumed([8, 1, 1, 9], 10) == [3, 0, 8]
+    assert counter_differences([], 10) == counter_differences([3], 10) == []
+    assert counter_differences([8, 1, 1, 9], 10) == [3, 0, 8]

@@ -17,9 +17,9 @@ from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import components, find
 from nnpipe.core.tensors import Batch, DatasetSpec
-from nnpipe.datasets.in_memory import image_classification
+from nnpipe.datasets.in_memory import make_image_classification_spec
 from nnpipe.modelwrappers.files.declared import DeclaredModel
-from nnpipe.modelwrappers.files.file_formats import wrapper_of
+from nnpipe.modelwrappers.files.file_formats import find_wrapper
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 from nnpipe.modelwrappers.files.sklearn import SklearnModel
 
@@ -83,12 +83,12 @@ def test_a_file_of_ours_says_by_itself_what_it_wants(
     name: str, format: str, tmp_path: Path
 ) -> None:
     arguments, (height, width, channels, classes, brightest) = case_of(find(name, ModelWrapper))
-    spec: DatasetSpec = image_classification(
+    spec: DatasetSpec = make_image_classification_spec(
         height, width, channels, tuple(map(str, range(classes)))
     )
     live = find(name, ModelWrapper).from_json(arguments).for_dataset(spec).open()
     artifact = exported(live, format, tmp_path)
-    opens = wrapper_of(artifact.format)
+    opens = find_wrapper(artifact.format)
     assert opens is not None
     model = opens.from_json({"model_path": str(artifact.path)}).for_dataset(spec).open()
     assert model.wrapper.preparation().source == "description"
@@ -121,9 +121,9 @@ def test_a_file_of_ours_says_by_itself_what_it_wants(
 )
 def test_a_declared_network_says_so_too(format: str, tmp_path: Path) -> None:
     network = Path(__file__).resolve().parents[2] / "examples" / "small_cnn.yaml"
-    spec = image_classification(8, 8, 1, tuple(map(str, range(10))))
+    spec = make_image_classification_spec(8, 8, 1, tuple(map(str, range(10))))
     live = DeclaredModel(network=network, scale=16.0, resize=(28, 28)).for_dataset(spec).open()
-    opens = wrapper_of(format)
+    opens = find_wrapper(format)
     assert opens is not None
     path = live.export(tmp_path / f"m.{format}", format).path
     model = opens.from_json({"model_path": str(path)}).for_dataset(spec).open()
@@ -142,7 +142,7 @@ def test_what_options_said_of_a_foreign_file_goes_along_with_what_is_exported_fr
     random = np.random.default_rng(0)
     pixels, labels = random.integers(0, 17, (60, 8, 8, 1), np.uint8), np.arange(60) % 3
     dump(LogisticRegression().fit(pixels.reshape(60, -1) / 16, labels), tmp_path / "m.skops")
-    spec = image_classification(8, 8, 1, ("a", "b", "c"))
+    spec = make_image_classification_spec(8, 8, 1, ("a", "b", "c"))
     live = SklearnModel(model_path=tmp_path / "m.skops", scale=16.0).for_dataset(spec).open()
     live.export(tmp_path / "m.onnx", "onnx")
     model = ONNXModel(model_path=tmp_path / "m.onnx").for_dataset(spec).open()

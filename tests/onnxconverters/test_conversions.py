@@ -43,7 +43,7 @@ def converted(
     conversion: type[ONNXConversion], model: str, opset: int, folder: Path
 ) -> RoundtripRow:
     task = {
-        "conversion": conversion.dotted_path(),
+        "conversion": conversion.get_dotted_path(),
         "model": model,
         "opset": opset,
         "path": str(folder / "m.onnx"),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnpipe.plugins.plugin import SIGNATURES, problems_of
+from nnpipe.plugins.plugin import SIGNATURES, find_problems
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from nnpipe.plugins.plugin import SIGNATURES, problems_of
     ],
 )
 def test_signatures_that_can_be_called(source):
-    assert problems_of(source.encode(), "mine.py") == []
+    assert find_problems(source.encode(), "mine.py") == []
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_signatures_that_can_be_called(source):
     ],
 )
 def test_others_are_told_with_what_was_found(source, found):
-    (problem,) = problems_of(source.encode(), "mine.py")
+    (problem,) = find_problems(source.encode(), "mine.py")
     assert found in problem.found.replace(
         "source code string cannot contain null bytes", "null byte"
     )
@@ -64,7 +64,7 @@ def test_others_are_told_with_what_was_found(source, found):
 
 def test_all_problems_are_told_at_once():
     source = b"def process_dataset(x): pass\nasync def load_test_data(path): pass"
-    found = problems_of(source, "mine.py", needed=["process_model_output"])
+    found = find_problems(source, "mine.py", needed=["process_model_output"])
     assert [problem.function for problem in found] == list(SIGNATURES)
     assert "no such function" in str(found[-1])
 
@@ -73,4 +73,4 @@ def test_all_problems_are_told_at_once():
     st.binary(max_size=60) | st.text(max_size=60).map(lambda text: text.encode("utf-8", "replace"))
 )
 def test_any_bytes_are_read_without_a_crash(source):
-    assert problems_of(source, "mine.py")
+    assert find_problems(source, "mine.py")

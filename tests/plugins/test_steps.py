@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.plugins.plugin import TestData
-from nnpipe.plugins.steps import as_array, steps_of
+from nnpipe.plugins.steps import as_array, iterate_steps
 
 
 def divided(data, steps, expected=None):
-    return list(steps_of(TestData(data, steps, expected), "mine.py"))
+    return list(iterate_steps(TestData(data, steps, expected), "mine.py"))
 
 
 @given(count=st.integers(1, 50), steps=st.integers(1, 50), by_step=st.booleans())

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from talk import NONCES, Talk, feed
 
 from nnpipe.core.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
-from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind, header
+from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind, pack_header
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.conversation.payloads import ErrorPayload
@@ -36,9 +36,9 @@ class Tape:
             TargetConversation(LIMITS, token, nonce=NONCES[1]),
         )
         self._host, self._target = host, target
-        self._pass(host.hello())
+        self._pass(host.build_hello())
         if token:
-            self._pass(host.prove())
+            self._pass(host.build_proof())
         self._pass(host.ask(FrameKind.MODEL, (bytes(40), b'{"format":"fake"}'), FrameFlag.BEGIN))
         self._pass(host.ask(FrameKind.MODEL, (bytes(8), bytes(range(200))), FrameFlag.PART))
         self._pass(host.ask(FrameKind.MODEL, (), FrameFlag.END))
@@ -75,7 +75,7 @@ def replies(target: TargetConversation) -> Iterator[bytes]:
     """Answer whatever the target hears."""
     while (message := target.next_message()) is not None:
         if message.kind in (FrameKind.HELLO, FrameKind.AUTH):
-            yield joined(target.greet(message))
+            yield joined(target.answer_handshake(message))
         elif message.skipped:
             yield joined(target.error(ErrorPayload(ErrorCode.SKIPPED, "")))
         elif message.kind is FrameKind.PROCESS:
@@ -133,7 +133,7 @@ def mutated(data: bytes, chance: random.Random) -> bytes:
                 chance.choice((0, 1, 2, 64, 128, 255)),
                 chance.choice((7, 8, 9, 0, 1 << 31)),
             )
-            spoilt[at:at] = header(
+            spoilt[at:at] = pack_header(
                 *fields,
                 chance.choice((0, 1, 32, 4096, 1 << 20, 0xFFFF_FFFF)),
                 chance.getrandbits(64),

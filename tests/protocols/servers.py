@@ -17,8 +17,8 @@ import psutil
 from nnpipe.core.runtime_protocol import RemoteOptions, RuntimeProtocol
 from nnpipe.protocols.client.session import RemoteSession, open_session
 from nnpipe.protocols.network import NetworkProtocol
-from nnpipe.testing.fakes import expected, fake_model
-from nnpipe.testing.protocol import IO, a_batch, same
+from nnpipe.testing.fakes import compute_expected, write_fake_model
+from nnpipe.testing.protocol import IO, assert_equal_outputs, create_batch
 
 
 class Server:
@@ -140,7 +140,7 @@ def wait_for(
 
 def serves(protocol: RuntimeProtocol, folder: Path, token_file: Path | None = None) -> None:
     """Assert that a client is served, and rightly."""
-    model = fake_model(folder, IO)
+    model = write_fake_model(folder, IO)
     with open_session(protocol, model, RemoteOptions(token_file=token_file)) as session:
         check_session(session)
 
@@ -148,13 +148,13 @@ def serves(protocol: RuntimeProtocol, folder: Path, token_file: Path | None = No
 def check_session(session: RemoteSession, seeds: Sequence[int] = (0, 1)) -> None:
     """Assert that a session computes what it should, one by one and pipelined."""
     for seed in seeds:
-        batch = a_batch(1 + seed % 3, seed)
+        batch = create_batch(1 + seed % 3, seed)
         session.put(batch)
         session.run()
-        same(session.get(), expected(IO, batch))
-    batches = [a_batch(2, seed) for seed in seeds]
-    for batch, found in zip(batches, session.pipelined(batches), strict=True):
-        same(found, expected(IO, batch))
+        assert_equal_outputs(session.get(), compute_expected(IO, batch))
+    batches = [create_batch(2, seed) for seed in seeds]
+    for batch, found in zip(batches, session.run_pipelined(batches), strict=True):
+        assert_equal_outputs(found, compute_expected(IO, batch))
 
 
 @contextlib.contextmanager

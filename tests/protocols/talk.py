@@ -37,9 +37,9 @@ class Talk:
     ) -> None:
         self.host = HostConversation(limits, token, nonce=NONCES[0], number=number)
         self.target = TargetConversation(limits, token, nonce=NONCES[1])
-        for frames in (self.host.hello, *([self.host.prove] if token else [])):
+        for frames in (self.host.build_hello, *([self.host.build_proof] if token else [])):
             feed(self.target, frames())
-            feed(self.host, self.target.greet(self.target.next_message()))
+            feed(self.host, self.target.answer_handshake(self.target.next_message()))
             assert self.host.next_message().kind is FrameKind.OK
 
     def asks(self, kind: FrameKind, payload: bytes = b"", flags: int = 0) -> Message:

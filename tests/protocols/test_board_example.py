@@ -26,7 +26,7 @@ from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.qemu import QEMU
 from nnpipe.protocols.serial import SerialLine, SerialProtocol, open_session
 from nnpipe.runtimes.litert import LiteRTRuntime
-from nnpipe.testing.integer_graphs import random_integer_graph
+from nnpipe.testing.integer_graphs import generate_integer_graph
 
 needs("ai_edge_litert")
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,8 +53,8 @@ def firmware(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_it_serves_models_that_are_built_for_it(firmware: Path, tmp_path: Path) -> None:
     path = tmp_path / "graph.tflite"
-    path.write_bytes(random_integer_graph(165, 8))
-    source = Artifact.of(path, "tflite", read_tflite(path).io)
+    path.write_bytes(generate_integer_graph(165, 8))
+    source = Artifact.create(path, "tflite", read_tflite(path).io)
     compiled = CCompiler().compile(source, tmp_path / "graph.c")
     with LiteRTRuntime(reference_kernels=True).load(source) as reference:
         batch = {
@@ -82,8 +82,8 @@ def test_it_serves_models_that_are_built_for_it(firmware: Path, tmp_path: Path) 
         channel = open_session(line)
         assert channel is not None
         connection = Connection(channel, HostConversation())
-        connection.greet()
-        with BOARD.translated(compiled) as built:
+        connection.perform_handshake()
+        with BOARD.convert_artifact(compiled) as built:
             taken = upload(connection, built, "", 20.0)
         session = RemoteSession(connection, compiled.io, RemoteOptions(), taken.load, taken.about)
         found = session.infer(batch)

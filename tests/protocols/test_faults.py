@@ -33,11 +33,11 @@ from nnpipe.core.runtime_protocol import RemoteOptions
 from nnpipe.protocols.channels.stream_socket import SocketChannel
 from nnpipe.protocols.client.connection import Connection
 from nnpipe.protocols.client.session import RemoteSession, open_session
-from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind, header
+from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind, pack_header
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.conversation.payloads import ModelOffer
-from nnpipe.testing.fakes import expected, fake_model
-from nnpipe.testing.protocol import IO, a_batch, same
+from nnpipe.testing.fakes import compute_expected, write_fake_model
+from nnpipe.testing.protocol import IO, assert_equal_outputs, create_batch
 
 TIMEOUT = 1.0
 SOON = 5.0  # the time limit, and what a busy machine may add
@@ -75,7 +75,7 @@ def greeted(server: Server) -> Iterator[Connection]:
     with contextlib.closing(
         Connection(server.protocol.connect(), HostConversation(number=1))
     ) as connection:
-        connection.greet()
+        connection.perform_handshake()
         yield connection
 
 
@@ -113,13 +113,13 @@ def test_a_web_browser_is_told_off(server: Server, tmp_path: Path) -> None:
 def test_an_unknown_kind(server: Server, tmp_path: Path, kind: int, greeting: bool) -> None:
     if greeting:
         with greeted(server) as connection:
-            connection.send([header(kind, 0, 2, 0, 0)])
+            connection.send([pack_header(kind, 0, 2, 0, 0)])
             connection.conversation.ask(FrameKind.STATS)
             with within(SOON), pytest.raises(RemoteProtocolError, match="not a request"):
                 connection.answer()
     else:
         with raw(server) as sock, within(SOON):
-            sock.sendall(header(kind, 0, 1, 0, 0))
+            sock.sendall(pack_header(kind, 0, 1, 0, 0))
             assert said_by(sock)[2] == FrameKind.ERROR
     serves(server.protocol, tmp_path)
 
@@ -130,7 +130,7 @@ def test_an_unknown_kind(server: Server, tmp_path: Path, kind: int, greeting: bo
 def test_four_gigabytes_announced(server: Server, tmp_path: Path, kind: FrameKind) -> None:
     with greeted(server) as connection:
         worker = server.worker()
-        connection.send([header(kind, 0, 2, 0xFFFF_FFFF, 0)])
+        connection.send([pack_header(kind, 0, 2, 0xFFFF_FFFF, 0)])
         connection.conversation.ask(FrameKind.STATS)
         with within(SOON), pytest.raises(RemoteProtocolError):
             connection.answer()
@@ -141,7 +141,7 @@ def test_four_gigabytes_announced(server: Server, tmp_path: Path, kind: FrameKin
 
 def test_four_gigabytes_announced_by_a_stranger(server: Server, tmp_path: Path) -> None:
     with raw(server) as sock, within(SOON):
-        sock.sendall(header(FrameKind.HELLO, 0, 1, 0xFFFF_FFFF, 0))
+        sock.sendall(pack_header(FrameKind.HELLO, 0, 1, 0xFFFF_FFFF, 0))
         assert b"4,294,967,295" in said_by(sock)
     serves(server.protocol, tmp_path)
 
@@ -162,10 +162,10 @@ def test_a_model_larger_than_the_server_takes(server: Server, tmp_path: Path) ->
 @pytest.mark.parametrize("step", ["hello", "model", "data", "process", "output"])
 def test_death_at_any_step(server: Server, tmp_path: Path, step: str, share: float) -> None:
     """The client dies when it has sent a part of a frame."""
-    model = fake_model(tmp_path, IO)
+    model = write_fake_model(tmp_path, IO)
     if step == "hello":
         with raw(server) as sock:
-            frames = b"".join(HostConversation().hello())
+            frames = b"".join(HostConversation().build_hello())
             sock.sendall(frames[: int(share * len(frames))])
     else:
         with greeted(server) as connection:
@@ -180,7 +180,7 @@ def test_death_at_any_step(server: Server, tmp_path: Path, step: str, share: flo
                 from nnpipe.protocols.conversation.payloads import TensorLayout
 
                 upload(connection, model, "", 5.0)
-                data = TensorLayout(IO.inputs).pack(a_batch())
+                data = TensorLayout(IO.inputs).pack(create_batch())
                 frames = conversation.ask(FrameKind.DATA, data)
                 if step in ("process", "output"):
                     connection.send(frames)
@@ -198,8 +198,8 @@ def test_death_at_any_step(server: Server, tmp_path: Path, step: str, share: flo
 
 
 def test_death_between_data_and_process(server: Server, tmp_path: Path) -> None:
-    session = open_session(server.protocol, fake_model(tmp_path, IO))
-    session.put(a_batch(3, 99))
+    session = open_session(server.protocol, write_fake_model(tmp_path, IO))
+    session.put(create_batch(3, 99))
     session.close()
     # The next client's input is its own, whole, and not prefixed with the dead one's.
     with within(SOON):
@@ -207,8 +207,8 @@ def test_death_between_data_and_process(server: Server, tmp_path: Path) -> None:
 
 
 def test_death_while_the_model_runs(server: Server, tmp_path: Path) -> None:
-    session = open_session(server.protocol, fake_model(tmp_path, IO, spin_us=700_000))
-    session.put(a_batch())
+    session = open_session(server.protocol, write_fake_model(tmp_path, IO, spin_us=700_000))
+    session.put(create_batch())
     session._connection.send(session._conversation.ask(FrameKind.PROCESS))
     session.close()
     with within(SOON):
@@ -222,13 +222,13 @@ Ask = Callable[[RemoteSession], object]
 
 
 def one_by_one(session: RemoteSession) -> None:
-    session.put(a_batch())
+    session.put(create_batch())
     session.run()
     session.get()
 
 
 def in_one_request(session: RemoteSession) -> None:
-    session.infer(a_batch())
+    session.infer(create_batch())
 
 
 @pytest.mark.parametrize("ask", [one_by_one, in_one_request])
@@ -244,7 +244,9 @@ def test_a_runtime_that_raises(
     server: Server, tmp_path: Path, ask: Ask, at: str, fault: str, code: ErrorCode, text: str
 ) -> None:
     def use() -> None:
-        with open_session(server.protocol, fake_model(tmp_path, IO, fault=fault, at=at)) as session:
+        with open_session(
+            server.protocol, write_fake_model(tmp_path, IO, fault=fault, at=at)
+        ) as session:
             ask(session)
 
     with within(SOON), pytest.raises(TargetError, match=text) as caught:
@@ -255,10 +257,12 @@ def test_a_runtime_that_raises(
 
 
 def test_a_runtime_that_raises_once_can_be_used_on(server: Server, tmp_path: Path) -> None:
-    with open_session(server.protocol, fake_model(tmp_path, IO, fault="raise", after=2)) as session:
+    with open_session(
+        server.protocol, write_fake_model(tmp_path, IO, fault="raise", after=2)
+    ) as session:
         found = []
         with pytest.raises(TargetError, match="told to fail"):
-            found.extend(session.pipelined(a_batch(2, n) for n in range(6)))
+            found.extend(session.run_pipelined(create_batch(2, n) for n in range(6)))
         assert len(found) == 2
         assert session.stats()["inferences"] == 2
         with pytest.raises(NNPipeError, match="no outputs"):
@@ -266,9 +270,9 @@ def test_a_runtime_that_raises_once_can_be_used_on(server: Server, tmp_path: Pat
 
 
 def test_a_runtime_whose_outputs_are_not_what_it_said(server: Server, tmp_path: Path) -> None:
-    model = fake_model(tmp_path, IO, fault="wrong-shape", at="get")
+    model = write_fake_model(tmp_path, IO, fault="wrong-shape", at="get")
     with open_session(server.protocol, model) as session:
-        session.put(a_batch())
+        session.put(create_batch())
         session.run()
         with pytest.raises(TargetError, match="expected outputs"):
             session.get()
@@ -282,7 +286,7 @@ def test_a_runtime_whose_outputs_are_not_what_it_said(server: Server, tmp_path: 
 def test_a_runtime_that_hangs(server: Server, tmp_path: Path, ask: Ask, at: str) -> None:
     def use() -> None:
         with open_session(
-            server.protocol, fake_model(tmp_path, IO, fault="hang", at=at)
+            server.protocol, write_fake_model(tmp_path, IO, fault="hang", at=at)
         ) as session:
             ask(session)
 
@@ -305,7 +309,9 @@ def test_a_runtime_that_takes_its_process_along(
     server: Server, tmp_path: Path, ask: Ask, at: str, fault: str, how: str
 ) -> None:
     def use() -> None:
-        with open_session(server.protocol, fake_model(tmp_path, IO, fault=fault, at=at)) as session:
+        with open_session(
+            server.protocol, write_fake_model(tmp_path, IO, fault=fault, at=at)
+        ) as session:
             ask(session)
 
     with within(SOON), pytest.raises(TargetError, match=how) as caught:
@@ -329,7 +335,9 @@ STEPS = ("connected", "greeted", "begun", "half", "loaded", "put", "running", "d
     ],
 )
 def test_a_server_that_is_killed_at_any_step(tmp_path: Path, step: str) -> None:
-    model = fake_model(tmp_path, IO, spin_us=400_000 if step == "running" else 0, padding=20_000)
+    model = write_fake_model(
+        tmp_path, IO, spin_us=400_000 if step == "running" else 0, padding=20_000
+    )
     offer = ModelOffer(
         model.size, bytes.fromhex(model.sha256), {"format": "fake", "io": IO.to_json()}
     )
@@ -347,7 +355,7 @@ def test_a_server_that_is_killed_at_any_step(tmp_path: Path, step: str) -> None:
             if step == "connected":
                 channel = server.protocol.connect()
                 kill()
-                Connection(channel, HostConversation()).greet()
+                Connection(channel, HostConversation()).perform_handshake()
             if step in ("greeted", "begun", "half"):
                 with greeted(server) as connection:
                     if step != "greeted":
@@ -380,8 +388,8 @@ def test_a_server_that_is_killed_at_any_step(tmp_path: Path, step: str) -> None:
                     if action == step:
                         kill()
                     elif callable(action):
-                        action(*([a_batch()] if action == session.put else []))
-                session.infer(a_batch())
+                        action(*([create_batch()] if action == session.put else []))
+                session.infer(create_batch())
 
         with within(SOON + 2), pytest.raises((TransportError, ProtocolError)) as caught:
             use()
@@ -392,14 +400,14 @@ def test_a_server_that_is_killed_at_any_step(tmp_path: Path, step: str) -> None:
 
 @pytest.mark.parametrize("step", ["loaded", "put", "done"])
 def test_a_worker_that_is_killed_while_it_waits(server: Server, tmp_path: Path, step: str) -> None:
-    session = open_session(server.protocol, fake_model(tmp_path, IO))
+    session = open_session(server.protocol, write_fake_model(tmp_path, IO))
     if step != "loaded":
-        session.put(a_batch())
+        session.put(create_batch())
     if step == "done":
         session.run()
     server.worker().kill()
     with within(SOON), pytest.raises((TargetError, TransportError)):
-        session.infer(a_batch())
+        session.infer(create_batch())
     session.close()
     serves(server.protocol, tmp_path)
 
@@ -411,7 +419,7 @@ def test_a_worker_that_is_killed_while_it_waits(server: Server, tmp_path: Path, 
 def test_a_second_client_is_told_at_once_that_the_server_is_busy(
     server: Server, tmp_path: Path
 ) -> None:
-    model = fake_model(tmp_path, IO)
+    model = write_fake_model(tmp_path, IO)
     with open_session(server.protocol, model) as first:
         for _ in range(3):
             with within(1.0), pytest.raises(TargetError, match="another client") as caught:
@@ -422,12 +430,12 @@ def test_a_second_client_is_told_at_once_that_the_server_is_busy(
 
 
 def test_a_second_client_is_told_while_the_model_runs(server: Server, tmp_path: Path) -> None:
-    with open_session(server.protocol, fake_model(tmp_path, IO, spin_us=900_000)) as first:
-        first.put(a_batch())
+    with open_session(server.protocol, write_fake_model(tmp_path, IO, spin_us=900_000)) as first:
+        first.put(create_batch())
         thread = threading.Thread(target=first.run)
         thread.start()
         with within(0.7), pytest.raises(TargetError, match="another client"):
-            open_session(server.protocol, fake_model(tmp_path, IO))
+            open_session(server.protocol, write_fake_model(tmp_path, IO))
         thread.join()
 
 
@@ -446,8 +454,8 @@ def test_clients_that_say_nothing_do_not_keep_others_out(server: Server, tmp_pat
 
 
 def test_a_client_that_stalls_in_the_middle_of_a_frame(server: Server, tmp_path: Path) -> None:
-    session = open_session(server.protocol, fake_model(tmp_path, IO))
-    frames = session._conversation.ask(FrameKind.DATA, session._inputs.pack(a_batch()))
+    session = open_session(server.protocol, write_fake_model(tmp_path, IO))
+    frames = session._conversation.ask(FrameKind.DATA, session._inputs.pack(create_batch()))
     session._connection.send([frames[0], bytes(frames[1])[:1]])
     with within(SOON), pytest.raises(TargetError, match="rest of a frame") as caught:
         session._connection.answer(patience=SOON)
@@ -462,7 +470,7 @@ def test_a_client_that_does_not_take_its_answers(server: Server, tmp_path: Path)
     io = IOSpec((TensorSpec("x", (8,), "uint8"),), (TensorSpec("y", (30_000_000,), "uint8"),))
     import numpy as np
 
-    session = open_session(server.protocol, fake_model(tmp_path, io))
+    session = open_session(server.protocol, write_fake_model(tmp_path, io))
     session.put({"x": np.zeros(8, np.uint8)})
     session.run()
     session._connection.send(session._conversation.ask(FrameKind.OUTPUT))
@@ -474,11 +482,11 @@ def test_a_client_that_does_not_take_its_answers(server: Server, tmp_path: Path)
 @pytest.mark.slow
 def test_a_client_that_asks_for_nothing_must_go(tmp_path: Path) -> None:
     with Server("--idle-timeout", "0.5", timeout=0.2) as server:
-        session = open_session(server.protocol, fake_model(tmp_path, IO))
+        session = open_session(server.protocol, write_fake_model(tmp_path, IO))
         with within(SOON):
             wait_for(lambda: not server.workers())
         with pytest.raises((TargetError, TransportError)):
-            session.infer(a_batch())
+            session.infer(create_batch())
         serves(server.protocol, tmp_path)
 
 
@@ -519,10 +527,10 @@ def strangers(count: int, folder: Path) -> None:
                 if what == 0:
                     sock.sendall(chance.randbytes(chance.choice((1, 30, 3000))))
                 elif what == 1:
-                    sock.sendall(b"".join(HostConversation().hello()))
+                    sock.sendall(b"".join(HostConversation().build_hello()))
                     sock.recv(100)
                 elif what == 2:
-                    sock.sendall(header(chance.randrange(12), 0, 1, chance.getrandbits(32), 0))
+                    sock.sendall(pack_header(chance.randrange(12), 0, 1, chance.getrandbits(32), 0))
                 elif what == 3:
                     sock.close()
                     # Each from an address of its own: from one, they would have to wait longer and
@@ -537,7 +545,7 @@ def strangers(count: int, folder: Path) -> None:
                         channel, HostConversation(token=b"not the right one at all")
                     )
                     with contextlib.suppress(AuthenticationError):
-                        connection.greet()
+                        connection.perform_handshake()
                     connection.close()
 
         for _ in range(200):
@@ -563,7 +571,7 @@ def test_a_disk_that_fills_up_while_a_model_arrives(tmp_path: Path) -> None:
 
     with Server(prepare=limit, timeout=TIMEOUT) as server:
         with within(SOON), pytest.raises(TargetError, match="disk is full") as caught:
-            open_session(server.protocol, fake_model(tmp_path, IO, padding=5 << 20))
+            open_session(server.protocol, write_fake_model(tmp_path, IO, padding=5 << 20))
         assert caught.value.code == ErrorCode.NO_SPACE
         serves(server.protocol, tmp_path)
 
@@ -575,7 +583,7 @@ def test_a_disk_that_fills_up_while_a_model_arrives(tmp_path: Path) -> None:
 def test_an_upload_goes_on_where_it_broke_off(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.mkdir()
-    model = fake_model(tmp_path, IO, padding=5 << 20)
+    model = write_fake_model(tmp_path, IO, padding=5 << 20)
     with Server("--save-model-path", str(kept), timeout=20.0) as server:
         from nnpipe.protocols.client.connection import describe
 
@@ -646,10 +654,10 @@ def test_sigterm_tells_the_client(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with Server(timeout=TIMEOUT) as server:
         session = open_session(
-            server.protocol, fake_model(tmp_path, IO, spin_us=3e6 if running else 0)
+            server.protocol, write_fake_model(tmp_path, IO, spin_us=3e6 if running else 0)
         )
         worker = server.worker()
-        session.put(a_batch())
+        session.put(create_batch())
         if running:
             threading.Timer(0.2, lambda: server.process.send_signal(signal.SIGTERM)).start()
         else:
@@ -688,7 +696,7 @@ def test_a_server_that_cannot_listen_says_so_in_one_line() -> None:
 
 
 def test_right_results_after_all_this(server: Server, tmp_path: Path) -> None:
-    with open_session(server.protocol, fake_model(tmp_path, IO)) as session:
+    with open_session(server.protocol, write_fake_model(tmp_path, IO)) as session:
         check_session(session, range(20))
-        batch = a_batch(4, 4)
-        same(session.infer(batch), expected(IO, batch))
+        batch = create_batch(4, 4)
+        assert_equal_outputs(session.infer(batch), compute_expected(IO, batch))

@@ -23,7 +23,7 @@ from servers import Server, serves, wait_for
 
 from nnpipe.core.errors import NNPipeError, TargetError, TransportError
 from nnpipe.protocols.client.connection import Connection
-from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind, header
+from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind, pack_header
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.conversation.payloads import ModelOffer
 
@@ -103,11 +103,11 @@ def visit(server: Server, chance: random.Random) -> str:
         return "raw"
     connection = Connection(server.protocol.connect(), HostConversation(number=1))
     try:
-        connection.greet()
+        connection.perform_handshake()
         if what == 1:
             connection.send([chance.randbytes(chance.choice((1, 24, 3000)))])
         elif what == 2:
-            connection.send([header(chance.randrange(256), 0, 2, chance.getrandbits(32), 0)])
+            connection.send([pack_header(chance.randrange(256), 0, 2, chance.getrandbits(32), 0)])
         elif what == 3:
             offer = ModelOffer(1 << 20, bytes(32), {"format": "fake"}).pack()
             connection.ask(FrameKind.MODEL, (offer,), FrameFlag.BEGIN)

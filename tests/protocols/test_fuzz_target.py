@@ -78,7 +78,7 @@ def test_memory_without_bounds_would_be_found(
     monkeypatch.setattr(target, "LIMITS", Limits(largest=1 << 24, part=512, checks=3, extensions=3))
     found = []
     for number in range(10):  # whichever number comes next after loading
-        frame = target.header(target.FrameKind.DATA, 0, number, 1 << 23, 0)
+        frame = target.pack_header(target.FrameKind.DATA, 0, number, 1 << 23, 0)
         try:
             found.append(target.one_input(bytes([target.LOADED, 255]) + frame + bytes(100)))
         except AssertionError as error:

@@ -75,9 +75,9 @@ def test_every_kind_every_step_and_every_check_is_shown() -> None:
 def host_says(host: HostConversation, frame: Frame) -> bytes:
     """What this code's host would say in the place of the file's."""
     if frame.kind == FrameKind.HELLO:
-        frames = host.hello()
+        frames = host.build_hello()
     elif frame.kind == FrameKind.AUTH:
-        frames = host.prove()
+        frames = host.build_proof()
     else:
         frames = host.ask(
             FrameKind(frame.kind), (frame.payload,) if frame.payload else (), frame.flags
@@ -125,7 +125,7 @@ class Replay:
             message = target.next_message() if self._message is None else None
             if message is not None and message.kind is FrameKind.AUTH:
                 with pytest.raises(AuthenticationError):
-                    target.greet(message)
+                    target.answer_handshake(message)
             return joined(target.error(ErrorPayload.unpack(frame.payload), fatal=True))
         message = self._message or target.next_message()
         assert message is not None
@@ -133,7 +133,7 @@ class Replay:
         if frame.kind == FrameKind.ERROR:
             return joined(target.error(ErrorPayload.unpack(frame.payload)))
         if message.kind in (FrameKind.HELLO, FrameKind.AUTH):
-            return joined(target.greet(message))
+            return joined(target.answer_handshake(message))
         if message.kind is FrameKind.PROCESS and frame.flags == STARTED:
             self._message = message
         return joined(target.answer((frame.payload,) if frame.payload else (), frame.flags))
@@ -208,7 +208,7 @@ def drained(conversation: HostConversation | TargetConversation) -> Iterator[byt
         yield bytes(message.payload)
         if isinstance(conversation, TargetConversation):
             if message.kind in (FrameKind.HELLO, FrameKind.AUTH):
-                conversation.greet(message)
+                conversation.answer_handshake(message)
                 continue
             if message.kind is FrameKind.PROCESS:
                 conversation.answer((), STARTED)

@@ -9,10 +9,10 @@ import pytest
 from nnpipe.core.errors import TransportError
 from nnpipe.core.runtime_protocol import Listener, RuntimeProtocol
 from nnpipe.protocols import network
-from nnpipe.protocols.channels.stream_socket import SocketListener, do_not_pace
+from nnpipe.protocols.channels.stream_socket import SocketListener, disable_pacing
 from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.testing.channel import ChannelContract, Channels
-from nnpipe.testing.fakes import memory_pair
+from nnpipe.testing.fakes import create_memory_pair
 from nnpipe.testing.protocol import RuntimeProtocolContract
 
 
@@ -37,17 +37,17 @@ class TestSmallPackets(TestNetworkProtocol):
 class TestMemoryChannels(ChannelContract):
     @pytest.fixture
     def channels(self) -> Channels:
-        return memory_pair(self.timeout)
+        return create_memory_pair(self.timeout)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.3.2.1", "::1", "localhost"])
 def test_a_loopback_address_is_not_exposed(host: str) -> None:
-    assert not NetworkProtocol(host=host).exposed()
+    assert not NetworkProtocol(host=host).is_exposed()
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.168.1.2", "no-such-name.invalid"])
 def test_every_other_address_is_exposed(host: str) -> None:
-    assert NetworkProtocol(host=host).exposed()
+    assert NetworkProtocol(host=host).is_exposed()
 
 
 def test_a_name_that_does_not_exist_is_named() -> None:
@@ -70,11 +70,15 @@ def test_the_next_address_is_tried_when_one_does_not_answer(
     with NetworkProtocol(host="127.0.0.1", port=0).listen() as listener:
         assert isinstance(listener, SocketListener)
         protocol = NetworkProtocol(host="127.0.0.1", port=listener.address()[1])
-        (here,) = protocol._addresses(passive=False)
+        (here,) = protocol._resolve_addresses(passive=False)
         nobody = (*here[:4], ("127.0.0.2", 1))
-        monkeypatch.setattr(NetworkProtocol, "_addresses", lambda self, passive: [nobody, here])
+        monkeypatch.setattr(
+            NetworkProtocol, "_resolve_addresses", lambda self, passive: [nobody, here]
+        )
         protocol.connect().close()
-        monkeypatch.setattr(NetworkProtocol, "_addresses", lambda self, passive: [nobody, nobody])
+        monkeypatch.setattr(
+            NetworkProtocol, "_resolve_addresses", lambda self, passive: [nobody, nobody]
+        )
         with pytest.raises(
             TransportError, match=r"no target answers at 127\.0\.0\.1:\d+ \(Connection refused\)"
         ):
@@ -90,9 +94,9 @@ def test_pacing_is_settled_before_a_connection_begins(monkeypatch: pytest.Monkey
             connected.append(True)
         except OSError:
             connected.append(False)
-        do_not_pace(sock)
+        disable_pacing(sock)
 
-    monkeypatch.setattr(network, "do_not_pace", spy)
+    monkeypatch.setattr(network, "disable_pacing", spy)
     with NetworkProtocol(port=0).listen() as listener:
         assert isinstance(listener, SocketListener)
         host = NetworkProtocol(port=listener.address()[1]).connect()

@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from nnpipe.protocols.conversation.packets import Packet, Type, decode, encode
+from nnpipe.protocols.conversation.packets import Packet, PacketType, decode, encode
 from nnpipe.protocols.target_c import FOLDER
 
 CONTENT, OPENED, OVER = 1, 2, 3
@@ -71,8 +71,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 @pytest.fixture
 def line(library: ctypes.CDLL) -> Line:
     found = Line(library)
-    assert found.feed(encode(Type.OPEN, SESSION, 0)) == (b"", [OPENED])
-    assert found.sent() == [Packet(Type.OPENED, SESSION, 0, b"")]
+    assert found.feed(encode(PacketType.OPEN, SESSION, 0)) == (b"", [OPENED])
+    assert found.sent() == [Packet(PacketType.OPENED, SESSION, 0, b"")]
     return found
 
 
@@ -86,13 +86,13 @@ def contents() -> list[bytes]:
 
 def test_both_sides_read_what_the_other_sends(line: Line) -> None:
     for number, content in enumerate(contents()):
-        assert line.feed(encode(Type.BYTES, SESSION, number, content)) == (content, [])
+        assert line.feed(encode(PacketType.BYTES, SESSION, number, content)) == (content, [])
         line.send(content)
-        assert line.sent() == [Packet(Type.BYTES, SESSION, number, content)]
+        assert line.sent() == [Packet(PacketType.BYTES, SESSION, number, content)]
 
 
 def test_the_last_byte_is_handed_on_when_the_packet_is_whole(line: Line) -> None:
-    packet = encode(Type.BYTES, SESSION, 0, b"request")
+    packet = encode(PacketType.BYTES, SESSION, 0, b"request")
     assert line.feed(packet[:-1]) == (b"reques", [])
     assert line.feed(packet[-1:]) == (b"t", [])
 
@@ -109,29 +109,29 @@ def test_long_answers_are_divided(line: Line) -> None:
 def test_noise_between_packets_is_passed_over(line: Line, seed: int) -> None:
     noise = random.Random(seed).randbytes(5000)
     assert line.feed(noise) == (b"", [])
-    assert line.feed(encode(Type.BYTES, SESSION, 0, b"after")) == (b"after", [])
+    assert line.feed(encode(PacketType.BYTES, SESSION, 0, b"after")) == (b"after", [])
 
 
 def test_a_packet_that_is_missing_or_damaged_ends_the_session_and_a_new_one_begins(
     line: Line,
 ) -> None:
-    assert line.feed(encode(Type.BYTES, SESSION, 1, b"the second")) == (b"", [OVER])
-    assert line.sent() == [Packet(Type.CLOSE, SESSION, 0, b"")]
-    assert line.feed(encode(Type.BYTES, SESSION, 0, b"nobody listens")) == (b"", [])
-    assert line.feed(encode(Type.OPEN, SESSION + 1, 0)) == (b"", [OPENED])
-    damaged = bytearray(encode(Type.BYTES, SESSION + 1, 0, b"damaged"))
+    assert line.feed(encode(PacketType.BYTES, SESSION, 1, b"the second")) == (b"", [OVER])
+    assert line.sent() == [Packet(PacketType.CLOSE, SESSION, 0, b"")]
+    assert line.feed(encode(PacketType.BYTES, SESSION, 0, b"nobody listens")) == (b"", [])
+    assert line.feed(encode(PacketType.OPEN, SESSION + 1, 0)) == (b"", [OPENED])
+    damaged = bytearray(encode(PacketType.BYTES, SESSION + 1, 0, b"damaged"))
     damaged[8] ^= 1
     assert line.feed(bytes(damaged))[1] == [OVER]
 
 
 def test_an_open_that_is_repeated_changes_nothing(line: Line) -> None:
-    assert line.feed(encode(Type.OPEN, SESSION, 0)) == (b"", [])
-    assert line.sent() == [Packet(Type.OPENED, SESSION, 0, b"")]
-    line.feed(encode(Type.BYTES, SESSION, 0, b"x"))
-    assert line.feed(encode(Type.OPEN, SESSION, 0)) == (b"", [OPENED])
+    assert line.feed(encode(PacketType.OPEN, SESSION, 0)) == (b"", [])
+    assert line.sent() == [Packet(PacketType.OPENED, SESSION, 0, b"")]
+    line.feed(encode(PacketType.BYTES, SESSION, 0, b"x"))
+    assert line.feed(encode(PacketType.OPEN, SESSION, 0)) == (b"", [OPENED])
 
 
 def test_other_sessions_are_not_heard_and_close_ends_one(line: Line) -> None:
-    assert line.feed(encode(Type.BYTES, SESSION + 1, 0, b"left over")) == (b"", [])
-    assert line.feed(encode(Type.CLOSE, SESSION, 0)) == (b"", [OVER])
+    assert line.feed(encode(PacketType.BYTES, SESSION + 1, 0, b"left over")) == (b"", [])
+    assert line.feed(encode(PacketType.CLOSE, SESSION, 0)) == (b"", [OVER])
     assert line.sent() == []

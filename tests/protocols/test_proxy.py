@@ -23,8 +23,8 @@ from nnpipe.core.runtime_protocol import RemoteOptions
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.protocols.client.session import open_session
 from nnpipe.protocols.network import NetworkProtocol
-from nnpipe.testing.fakes import expected, fake_model
-from nnpipe.testing.protocol import IO, a_batch, same
+from nnpipe.testing.fakes import compute_expected, write_fake_model
+from nnpipe.testing.protocol import IO, assert_equal_outputs, create_batch
 
 TIMEOUT = 0.5
 SOON = 5.0
@@ -45,14 +45,14 @@ def use(protocol: NetworkProtocol, model: Artifact, turns: int = 2) -> int:
     right = 0
     with open_session(protocol, model, OPTIONS) as session:
         for seed in range(turns):
-            batch = a_batch(2, seed)
+            batch = create_batch(2, seed)
             session.put(batch)
             session.run()
-            same(session.get(), expected(IO, batch))
+            assert_equal_outputs(session.get(), compute_expected(IO, batch))
             right += 1
-        batches = [a_batch(2, seed) for seed in range(turns)]
-        for batch, found in zip(batches, session.pipelined(batches), strict=True):
-            same(found, expected(IO, batch))
+        batches = [create_batch(2, seed) for seed in range(turns)]
+        for batch, found in zip(batches, session.run_pipelined(batches), strict=True):
+            assert_equal_outputs(found, compute_expected(IO, batch))
             right += 1
         session.stats()
     return right
@@ -104,7 +104,7 @@ def test_a_flipped_bit_anywhere_is_an_error_indeed(server: Server, tmp_path: Pat
 
 
 def flips(server: Server, folder: Path, count: int) -> None:
-    model = fake_model(folder, IO, padding=300)
+    model = write_fake_model(folder, IO, padding=300)
     use(server.protocol, model)  # from now on the server has the file
     counts, _ = sent_in_a_session(server, model)
     chance = random.Random(count)
@@ -123,7 +123,7 @@ def flips(server: Server, folder: Path, count: int) -> None:
 def test_a_frame_that_comes_twice_not_or_late_is_an_error(
     server: Server, tmp_path: Path, what: str, direction: int
 ) -> None:
-    model = fake_model(tmp_path, IO, padding=300)
+    model = write_fake_model(tmp_path, IO, padding=300)
     use(server.protocol, model)
     _, frames = sent_in_a_session(server, model)
     for number in random.Random(what).sample(range(frames[direction] - 1), 3):
@@ -147,7 +147,7 @@ def test_a_line_that_does_all_of_it_for_long(server: Server, tmp_path: Path, see
 
 
 def bad_line(server: Server, folder: Path, seed: int, sessions: int) -> None:
-    model = fake_model(folder, IO, padding=300)
+    model = write_fake_model(folder, IO, padding=300)
     make = random_faults(seed, 0.05)
     ends = [attempt(server, model, make) for _ in range(sessions)]
     assert not all(ends)
@@ -176,7 +176,7 @@ def timed(
 def test_the_targets_time_is_that_of_the_model_alone(
     server: Server, tmp_path: Path, spin_us: int
 ) -> None:
-    model = fake_model(tmp_path, CLOCK_IO, spin_us=spin_us, tell_time=True)
+    model = write_fake_model(tmp_path, CLOCK_IO, spin_us=spin_us, tell_time=True)
     own, columns, _ = timed(server.protocol, model, 30)
     beyond = columns["target_ns"] - own
     assert (beyond >= 0).all()
@@ -190,7 +190,7 @@ def test_the_targets_time_is_that_of_the_model_alone(
 def test_a_delay_shows_in_the_wires_share_and_not_in_the_targets_time(
     server: Server, tmp_path: Path
 ) -> None:
-    model = fake_model(tmp_path, CLOCK_IO, spin_us=2000, tell_time=True)
+    model = write_fake_model(tmp_path, CLOCK_IO, spin_us=2000, tell_time=True)
     shortest = []
     for seconds in (0.0, 0.02):
         with Proxy(server.port, delayed(seconds)) as proxy:
@@ -235,7 +235,7 @@ def test_all_of_it_between_two_network_namespaces(tmp_path: Path) -> None:
             "--insecure", protocol=protocol, prefix=["ip", "netns", "exec", name], timeout=TIMEOUT
         ) as server:
             direct = NetworkProtocol(host="10.213.7.2", port=server.port, timeout=TIMEOUT)
-            model = fake_model(tmp_path, IO, padding=300)
+            model = write_fake_model(tmp_path, IO, padding=300)
             assert use(direct, model) == 4
             ends = []
             for seed in range(3):
@@ -250,7 +250,7 @@ def test_all_of_it_between_two_network_namespaces(tmp_path: Path) -> None:
             assert not all(ends)
             # The cable is pulled in the middle: no reset, only silence.
             with within(SOON), open_session(direct, model) as session:
-                session.put(a_batch())
+                session.put(create_batch())
                 ip("link", "set", f"{name}a", "down")
                 with pytest.raises(TransportError):
                     session.run()

@@ -28,7 +28,7 @@ from nnpipe.core.errors import ConfigError, MissingTool, TargetError, TransportE
 from nnpipe.core.runtime_protocol import RemoteOptions
 from nnpipe.core.tensors import Batch
 from nnpipe.formats.tflite import read_tflite
-from nnpipe.frameworks.cortex_m.image import ARM_GCC, CORES, FORMAT, image_of, read_image
+from nnpipe.frameworks.cortex_m.image import ARM_GCC, CORES, FORMAT, build_image, read_image
 from nnpipe.protocols.client.connection import Connection, upload
 from nnpipe.protocols.client.session import RemoteSession, open_session
 from nnpipe.protocols.conversation.host import HostConversation
@@ -36,7 +36,7 @@ from nnpipe.protocols.qemu import QEMU, QemuTarget
 from nnpipe.protocols.serial import SerialChannel, SerialLine
 from nnpipe.protocols.serial import open_session as open_line
 from nnpipe.runtimes.litert import LiteRTRuntime
-from nnpipe.testing.integer_graphs import random_integer_graph
+from nnpipe.testing.integer_graphs import generate_integer_graph
 from nnpipe.testing.protocol import EmulatedProtocolContract
 from nnpipe.testing.session import assert_one_line
 
@@ -53,8 +53,8 @@ ADDRESS = CORES["cortex-m4"].model_address
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     path = tmp_path_factory.mktemp("source") / "graph.tflite"
-    path.write_bytes(random_integer_graph(SEED, 8))
-    return Artifact.of(path, "tflite", read_tflite(path).io)
+    path.write_bytes(generate_integer_graph(SEED, 8))
+    return Artifact.create(path, "tflite", read_tflite(path).io)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def compiled(source: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Arti
 
 @pytest.fixture
 def image(compiled: Artifact) -> bytes:
-    return image_of(compiled, CORES["cortex-m4"], ADDRESS, "-O2", "a test")
+    return build_image(compiled, CORES["cortex-m4"], ADDRESS, "-O2", "a test")
 
 
 def batches(source: Artifact, count: int) -> list[dict[str, np.ndarray]]:
@@ -96,7 +96,7 @@ def qemu_processes() -> set[int]:
 def described(content: bytes, compiled: Artifact, folder: Path) -> Artifact:
     path = folder / "model.bin"
     path.write_bytes(content)
-    return Artifact.of(path, FORMAT, compiled.io)
+    return Artifact.create(path, FORMAT, compiled.io)
 
 
 @pytest.mark.slow
@@ -143,7 +143,7 @@ class TestEmulated:
     ) -> None:
         path = tmp_path / "model.bin"
         path.write_bytes(
-            image_of(compiled, CORES[core], CORES[core].model_address, "-O2", "a test")
+            build_image(compiled, CORES[core], CORES[core].model_address, "-O2", "a test")
         )
         facts = read_image(path)
         with (
@@ -172,7 +172,7 @@ class TestEmulated:
         if not FLOATS.is_file():
             pytest.skip(f"{FLOATS.name} is not there")
         compiled = CCompiler().compile(
-            Artifact.of(FLOATS, "tflite", read_tflite(FLOATS).io), tmp_path / "floats.c"
+            Artifact.create(FLOATS, "tflite", read_tflite(FLOATS).io), tmp_path / "floats.c"
         )
         with open_session(QemuTarget(core=core), compiled) as session:
             session.infer(
@@ -246,7 +246,7 @@ class TestEmulated:
                     channel._line is not port
                 )  # a fatal error closes the channel; the board is used again
                 connection = Connection(channel, HostConversation())
-                connection.greet()
+                connection.perform_handshake()
                 taken = upload(connection, faulty, "", 10.0)
                 session = RemoteSession(
                     connection, faulty.io, RemoteOptions(), taken.load, taken.about
@@ -272,7 +272,7 @@ class TestEmulated:
                 channel._line.write(draw.randbytes(5000))
                 channel = open_again(channel._line)
                 connection = Connection(channel, HostConversation())
-                connection.greet()
+                connection.perform_handshake()
                 taken = upload(connection, model, "", 10.0)
                 session = RemoteSession(
                     connection, model.io, RemoteOptions(), taken.load, taken.about

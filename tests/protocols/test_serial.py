@@ -17,10 +17,23 @@ from servers import Server, serves
 from nnpipe.core.errors import NNPipeError, TargetError, TransportError
 from nnpipe.core.runtime_protocol import Listener, RemoteOptions, RuntimeProtocol
 from nnpipe.protocols.client.session import open_session
-from nnpipe.protocols.conversation.packets import PacketReader, Type, decode, encode, stuff, unstuff
+from nnpipe.protocols.conversation.packets import (
+    PacketReader,
+    PacketType,
+    decode,
+    encode,
+    stuff,
+    unstuff,
+)
 from nnpipe.protocols.serial import SerialProtocol
-from nnpipe.testing.fakes import FakeRuntime, expected, fake_model
-from nnpipe.testing.protocol import IO, RuntimeProtocolContract, a_batch, in_process_server, same
+from nnpipe.testing.fakes import FakeRuntime, compute_expected, write_fake_model
+from nnpipe.testing.protocol import (
+    IO,
+    RuntimeProtocolContract,
+    assert_equal_outputs,
+    create_batch,
+    serve_in_thread,
+)
 
 serial = pytest.importorskip("serial", reason="pySerial is not installed")
 
@@ -91,23 +104,23 @@ def test_a_port_that_does_not_exist_is_named() -> None:
 
 
 def test_noise_before_and_between_does_no_harm(cable: Cable, tmp_path: Path) -> None:
-    model = fake_model(tmp_path, IO)
+    model = write_fake_model(tmp_path, IO)
     chance = random.Random(1)
     host = SerialProtocol(serial_port=cable.host, timeout=3.0)
     with SerialProtocol(serial_port=cable.target, timeout=3.0).listen() as listener:
-        with in_process_server(listener, FakeRuntime()):
+        with serve_in_thread(listener, FakeRuntime()):
             cable.noise(chance.randbytes(3000))
             for turn in range(3):
                 with open_session(host, model) as session:
                     for seed in range(5):
                         cable.noise(chance.randbytes(300))
-                        batch = a_batch(seed=seed + turn)
-                        same(session.infer(batch), expected(IO, batch))
+                        batch = create_batch(seed=seed + turn)
+                        assert_equal_outputs(session.infer(batch), compute_expected(IO, batch))
 
 
 @pytest.mark.slow
 def test_noise_in_the_middle_never_gives_a_wrong_result(cable: Cable, tmp_path: Path) -> None:
-    model = fake_model(tmp_path, IO, padding=2000)
+    model = write_fake_model(tmp_path, IO, padding=2000)
     chance = random.Random(2)
     host = SerialProtocol(serial_port=cable.host, packet_size=64, timeout=0.5)
 
@@ -122,33 +135,37 @@ def test_noise_in_the_middle_never_gives_a_wrong_result(cable: Cable, tmp_path: 
     # an answer that is lost is waited for so long
     patient = RemoteOptions(load_timeout=5.0, run_timeout=5.0)
     with SerialProtocol(serial_port=cable.target, packet_size=64, timeout=0.5).listen() as listener:
-        with in_process_server(listener, FakeRuntime()):
+        with serve_in_thread(listener, FakeRuntime()):
             cable.spoil = flip
             for turn in range(12):
                 try:
                     with open_session(host, model, patient) as session:
                         for seed in range(3):
-                            batch = a_batch(seed=seed + turn)
-                            same(session.infer(batch), expected(IO, batch))
+                            batch = create_batch(seed=seed + turn)
+                            assert_equal_outputs(session.infer(batch), compute_expected(IO, batch))
                             right += 1
                 except NNPipeError:
                     wrong += 1
             cable.spoil = lambda data: data
             with open_session(host, model) as session:
-                same(session.infer(a_batch()), expected(IO, a_batch()))
+                assert_equal_outputs(
+                    session.infer(create_batch()), compute_expected(IO, create_batch())
+                )
     assert wrong > 0
     assert right > 0
 
 
 def test_a_host_that_vanished_makes_room_for_the_next(cable: Cable, tmp_path: Path) -> None:
-    model = fake_model(tmp_path, IO)
+    model = write_fake_model(tmp_path, IO)
     host = SerialProtocol(serial_port=cable.host, timeout=3.0)
     with SerialProtocol(serial_port=cable.target, timeout=3.0).listen() as listener:
-        with in_process_server(listener, FakeRuntime()):
+        with serve_in_thread(listener, FakeRuntime()):
             vanished = open_session(host, model)
             vanished._connection.channel._line.close()  # without a word of farewell
             with open_session(host, model) as session:
-                same(session.infer(a_batch()), expected(IO, a_batch()))
+                assert_equal_outputs(
+                    session.infer(create_batch()), compute_expected(IO, create_batch())
+                )
 
 
 @pytest.mark.parametrize("isolation", ["--isolate", "--no-isolate"])
@@ -161,7 +178,7 @@ def test_a_server_process_serves_one_client_after_another(
         for _ in range(2):
             serves(host, tmp_path)
         with pytest.raises(TargetError, match="told to fail"):
-            open_session(host, fake_model(tmp_path, IO, fault="raise", at="load"))
+            open_session(host, write_fake_model(tmp_path, IO, fault="raise", at="load"))
         serves(host, tmp_path)
         assert server.stop() == 0
         # the runtime's own, told once
@@ -194,9 +211,9 @@ def test_stuffing_is_that_of_the_paper() -> None:
 
 
 def test_a_packet_survives_and_a_flipped_bit_does_not() -> None:
-    encoded = encode(Type.BYTES, 3, 65_535, b"con\0tent")
+    encoded = encode(PacketType.BYTES, 3, 65_535, b"con\0tent")
     packet = decode(encoded.strip(b"\0"))
-    assert packet == (Type.BYTES, 3, 65_535, b"con\0tent")
+    assert packet == (PacketType.BYTES, 3, 65_535, b"con\0tent")
     for bit in range(8, 8 * (len(encoded) - 1)):
         spoilt = bytearray(encoded)
         spoilt[bit // 8] ^= 1 << bit % 8
@@ -209,6 +226,6 @@ def test_a_reader_finds_packets_after_any_noise_and_keeps_little_of_it() -> None
     for _ in range(200):
         assert list(reader.feed(chance.randbytes(100))) == []
         assert len(reader._open) <= 200
-        assert [packet.content for packet in reader.feed(encode(Type.BYTES, 0, 0, b"here"))] == [
-            b"here"
-        ]
+        assert [
+            packet.content for packet in reader.feed(encode(PacketType.BYTES, 0, 0, b"here"))
+        ] == [b"here"]

@@ -75,7 +75,7 @@ def test_a_machine_without_ssh_is_told_in_one_line(
 
 def test_only_its_own_machine_can_reach_its_listener() -> None:
     protocol = SSHProtocol(host="box", port=0)
-    assert not protocol.exposed()
+    assert not protocol.is_exposed()
     with protocol.listen() as listener:
         assert listener.address()[0] == "127.0.0.1"
 

@@ -26,11 +26,11 @@ from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.conversation.target import TargetConversation
 from nnpipe.protocols.server import inference_service
 from nnpipe.protocols.server import worker as worker_module
-from nnpipe.protocols.server.inference_service import Service
+from nnpipe.protocols.server.inference_service import InferenceService
 from nnpipe.protocols.server.model_store import ModelStore
 from nnpipe.protocols.server.shared_page import SharedPage
 from nnpipe.protocols.server.worker import ClientWorker
-from nnpipe.testing.fakes import fake_model, flat_io
+from nnpipe.testing.fakes import build_flat_io, write_fake_model
 
 MS = 1_000_000
 OFFSET = 77 * 10**9  # by which the target's clock is ahead
@@ -128,7 +128,7 @@ def opened(
     patch.setattr(SlowRuntime, "world", world, raising=False)
     patch.setattr(SlowRuntime, "takes", takes)
     target, board, end = TargetConversation(), SharedPage(), End(world, host=False)
-    service = Service(
+    service = InferenceService(
         SlowRuntime(), ServerOptions(), ModelStore(folder / "kept", 1 << 20, 1 << 16), board
     )
     worker = ClientWorker(end, target, service, board, 1.0)
@@ -137,9 +137,9 @@ def opened(
         while True:
             while (message := target.next_message()) is not None:
                 if message.kind.name == "HELLO":
-                    end.send(target.greet(message))
+                    end.send(target.answer_handshake(message))
                 else:
-                    worker._attend(message)
+                    worker._handle_message(message)
             worker._flush()
             count = end.receive_into(target.wanted())
             if not count:
@@ -148,8 +148,8 @@ def opened(
 
     patch.setattr(world, "turn", turn)
     connection = Connection(End(world, host=True), HostConversation())
-    connection.greet()
-    model = fake_model(folder, flat_io(4, 4))
+    connection.perform_handshake()
+    model = write_fake_model(folder, build_flat_io(4, 4))
     taken = upload(connection, model, None, 1.0)
     return RemoteSession(connection, model.io, RemoteOptions(), taken.load), world
 

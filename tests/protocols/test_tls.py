@@ -24,7 +24,7 @@ from nnpipe.protocols.channels.stream_socket import SocketListener
 from nnpipe.protocols.client.connection import Connection
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.tls import TLSChannel, TLSProtocol
-from nnpipe.testing.protocol import RuntimeProtocolContract, pair
+from nnpipe.testing.protocol import RuntimeProtocolContract, connect_pair
 
 KEYS = Path(__file__).parents[1] / "data" / "tls"
 
@@ -74,7 +74,7 @@ def server(**changes: object) -> TLSProtocol:
 
 def test_a_target_that_nobody_vouches_for_is_refused() -> None:
     with server().listen() as listener, pytest.raises(TransportError, match="--ca"):
-        with pair(Greeting(listener), TLSProtocol(port=listener.address()[1], timeout=2.0)):
+        with connect_pair(Greeting(listener), TLSProtocol(port=listener.address()[1], timeout=2.0)):
             pass
 
 
@@ -83,7 +83,7 @@ def test_a_target_with_a_strange_certificate_is_refused() -> None:
         port=0, certificate=KEYS / "stranger.pem", key=KEYS / "stranger.key", timeout=2.0
     )
     with strange.listen() as listener, pytest.raises(TransportError, match="certificate"):
-        with pair(
+        with connect_pair(
             Greeting(listener),
             TLSProtocol(port=listener.address()[1], ca=KEYS / "ca.pem", timeout=2.0),
         ):
@@ -169,7 +169,7 @@ def test_what_is_wrong_with_a_certificate_is_told_and_what_helps(
         )
         with (
             pytest.raises(TransportError, match=advice) as caught,
-            pair(Greeting(listener), client),
+            connect_pair(Greeting(listener), client),
         ):
             pass
     assert "--ca" not in str(caught.value), "it was given"
@@ -180,7 +180,7 @@ def test_a_file_that_does_not_vouch_for_the_target_is_named(tmp_path: Path) -> N
         client = TLSProtocol(port=listener.address()[1], ca=KEYS / "ca.pem", timeout=5.0)
         with (
             pytest.raises(TransportError, match=r"ca\.pem does not vouch for it"),
-            pair(Greeting(listener), client),
+            connect_pair(Greeting(listener), client),
         ):
             pass
 
@@ -307,7 +307,7 @@ def say_nothing_encrypted(port: int, chance: random.Random, over: threading.Even
 
 def read_no_answer(port: int, chance: random.Random, over: threading.Event) -> None:
     with encrypted(port, chance) as sock:
-        sock.sendall(b"".join(HostConversation().hello()))
+        sock.sendall(b"".join(HostConversation().build_hello()))
         over.wait(1.5)
 
 
@@ -316,7 +316,7 @@ def guess_the_token(port: int, chance: random.Random, over: threading.Event) -> 
     with contextlib.closing(
         Connection(channel, HostConversation(token=b"not the right one at all"))
     ) as connection:
-        connection.greet()
+        connection.perform_handshake()
 
 
 VISITS = (

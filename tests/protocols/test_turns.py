@@ -29,8 +29,8 @@ from nnpipe.protocols.client.session import open_session
 from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.server.admission import TokenThrottle
-from nnpipe.testing.fakes import fake_model, flat_io
-from nnpipe.testing.protocol import IO, a_batch
+from nnpipe.testing.fakes import build_flat_io, write_fake_model
+from nnpipe.testing.protocol import IO, create_batch
 
 SOON = 6.0
 TOKEN = b"the token that they share"
@@ -56,7 +56,7 @@ def greeted(server: Server, token: bytes | None = None, origin: str = "127.0.0.1
         SocketChannel(sock, 10.0, 1 << 22, "the target"), HostConversation(token=token)
     )
     try:
-        connection.greet()
+        connection.perform_handshake()
     except BaseException:
         connection.close()
         raise
@@ -98,12 +98,12 @@ def test_those_that_came_and_went_while_the_server_was_away_keep_nobody_out(serv
     supervisor.suspend()
     for number in range(20):
         with raw(server) as gone:
-            gone.sendall(b"".join(map(bytes, HostConversation(number=number).hello())))
+            gone.sendall(b"".join(map(bytes, HostConversation(number=number).build_hello())))
     sock = raw(server)
     with contextlib.closing(
         Connection(SocketChannel(sock, 10.0, 1 << 22, "the target"), HostConversation())
     ) as last:
-        last.send(last.conversation.hello())
+        last.send(last.conversation.build_hello())
         supervisor.resume()
         last.answer()
         last.ask(FrameKind.STATS, flags=FrameFlag.CLOCK, patience=SOON)
@@ -152,10 +152,10 @@ def test_one_who_takes_a_little_now_and_then_is_given_up(monkeypatch: pytest.Mon
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="processes cannot be stopped here")
 def test_the_client_of_a_worker_that_is_stopped_is_told(server: Server, tmp_path: Path) -> None:
-    with open_session(server.protocol, fake_model(tmp_path, IO)) as session:
+    with open_session(server.protocol, write_fake_model(tmp_path, IO)) as session:
         server.worker().suspend()
         with within(2 * SOON), pytest.raises(TargetError, match="stopped") as caught:
-            session.infer(a_batch())
+            session.infer(create_batch())
     assert caught.value.code == ErrorCode.DIED
     serves(server.protocol, tmp_path)
 
@@ -164,7 +164,10 @@ def test_the_client_of_a_worker_that_is_stopped_is_told(server: Server, tmp_path
 def test_why_a_worker_died_is_told_whenever_it_was(
     server: Server, tmp_path: Path, steps: str
 ) -> None:
-    model, batch = fake_model(tmp_path, flat_io(150_528, 4096)), {"x": np.zeros(150_528, np.uint8)}
+    model, batch = (
+        write_fake_model(tmp_path, build_flat_io(150_528, 4096)),
+        {"x": np.zeros(150_528, np.uint8)},
+    )
     chance = random.Random(0)
 
     def use(pid: int) -> None:
@@ -241,7 +244,7 @@ def test_wrong_tokens_of_several_connections_are_looked_at_one_by_one(tmp_path: 
 def test_only_so_many_addresses_are_kept_in_mind(monkeypatch: pytest.MonkeyPatch) -> None:
     throttle = TokenThrottle()
     for number in range(5000):
-        throttle.failed(f"10.0.{number >> 8}.{number & 255}:1")
+        throttle.record_failure(f"10.0.{number >> 8}.{number & 255}:1")
     assert len(throttle._failures) == 1024
 
 
@@ -258,6 +261,6 @@ def test_only_so_many_addresses_are_kept_in_mind(monkeypatch: pytest.MonkeyPatch
 def test_who_counts_as_the_same(one: str, other: str, alike: bool) -> None:
     throttle = TokenThrottle()
     for _ in range(4):
-        throttle.failed(one)
+        throttle.record_failure(one)
     assert throttle.wait(one) > 0
     assert (throttle.wait(other) > 0) == alike

@@ -27,8 +27,8 @@ from nnpipe.protocols.client.session import open_session
 from nnpipe.protocols.qemu import QEMU, QemuTarget
 from nnpipe.protocols.serial import UDPProtocol
 from nnpipe.runtimes.litert import LiteRTRuntime
-from nnpipe.testing.integer_graphs import random_integer_graph
-from nnpipe.testing.protocol import EmulatedProtocolContract, same
+from nnpipe.testing.integer_graphs import generate_integer_graph
+from nnpipe.testing.protocol import EmulatedProtocolContract, assert_equal_outputs
 from nnpipe.testing.session import assert_one_line
 
 needs("ai_edge_litert")
@@ -40,8 +40,8 @@ WITHOUT = f"no boards can be emulated here ({ARM_GCC.install} qemu-system-arm)"
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     path = tmp_path_factory.mktemp("source") / "graph.tflite"
-    path.write_bytes(random_integer_graph(165, 8))
-    return Artifact.of(path, "tflite", read_tflite(path).io)
+    path.write_bytes(generate_integer_graph(165, 8))
+    return Artifact.create(path, "tflite", read_tflite(path).io)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ class TestUDPProtocol(EmulatedProtocolContract):
             for batch, wanted in zip(batches, expected, strict=True):
                 for head in (b"", b"nnp", b"nnp\2", b"nnp\3" + draw.randbytes(6)):
                     stranger.send(head + draw.randbytes(draw.randrange(1400)))
-                same(session.infer(batch), dict(wanted))
+                assert_equal_outputs(session.infer(batch), dict(wanted))
 
 
 def test_a_host_without_firmware_is_told() -> None:

@@ -21,7 +21,7 @@ class TestUnixProtocol(RuntimeProtocolContract):
 
 def test_only_its_owner_can_reach_it(tmp_path: Path) -> None:
     protocol = UnixProtocol(socket_path=tmp_path / "socket")
-    assert not protocol.exposed()
+    assert not protocol.is_exposed()
     with protocol.listen():
         assert stat.S_IMODE((tmp_path / "socket").stat().st_mode) == 0o600
 

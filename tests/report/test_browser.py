@@ -15,10 +15,10 @@ pytest.importorskip("playwright.sync_api", reason="Playwright drives the browser
 from page_fit import assert_fits
 from tests.tools.search_files import made_up_search
 
-from nnpipe.report.inputs.candidate import candidates_of
+from nnpipe.report.inputs.candidate import create_candidates
 from nnpipe.report.inputs.search_file import SearchFile
 from nnpipe.report.render import render, report_on
-from nnpipe.report.result_files import subject
+from nnpipe.report.result_files import read_report_subject
 from nnpipe.report.search_page import search_page
 from nnpipe.report.writers.html import write_html
 
@@ -109,10 +109,10 @@ def pages(page_file, comparison, make_run, tmp_path_factory):
     (folder / "sweep.json").write_text(json.dumps(sweep), "utf-8")
     found = {"candidates": page_file}
     for kind in ("comparison", "sweep"):
-        of = subject([folder / f"{kind}.json"])
+        of = read_report_subject([folder / f"{kind}.json"])
         found[kind] = folder / f"{kind}.html"
         write_html(
-            report_on(candidates_of(of.runs, of.sources), kind, before=of.sections), found[kind]
+            report_on(create_candidates(of.runs, of.sources), kind, before=of.sections), found[kind]
         )
     found["search"] = folder / "search.html"
     write_html(

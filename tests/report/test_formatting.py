@@ -13,13 +13,13 @@ from nnpipe.report.formatting import (
     NOTHING,
     Scale,
     clean,
-    digits,
-    distinct,
-    duration,
-    points,
-    share,
-    shortened,
-    size,
+    format_duration,
+    format_number,
+    format_percentage_points,
+    format_share,
+    format_size,
+    shorten,
+    shorten_distinctly,
 )
 
 
@@ -39,28 +39,37 @@ from nnpipe.report.formatting import (
     ],
 )
 def test_numbers_have_as_many_digits_as_matter(value, text):
-    assert digits(value) == text
+    assert format_number(value) == text
 
 
 @given(st.floats(1e-9, 1e12))
 def test_a_written_number_is_near_the_number(value):
-    assert float(digits(value, 4).replace(",", "")) == pytest.approx(value, rel=6e-4, abs=1e-12)
+    assert float(format_number(value, 4).replace(",", "")) == pytest.approx(
+        value, rel=6e-4, abs=1e-12
+    )
 
 
 def test_quantities_get_the_unit_that_suits_them():
-    assert duration(1_234_567) == "1.23\u00a0ms"
-    assert duration(850) == "850\u00a0ns"
-    assert duration(2.5e9) == "2.50\u00a0s"
-    assert size(4_200_000) == "4.20\u00a0MB"
-    assert size(0) == "0\u00a0B"
-    assert (duration(None), size(None), share(None)) == (NOTHING, NOTHING, NOTHING)
-    assert share(0.97222) == "97.22\u00a0%"
-    assert (points(0.0125), points(-0.0125)) == ("+1.25", "−1.25")
-    assert (points(0.0), points(-0.00001)) == ("0.00", "0.00")
+    assert format_duration(1_234_567) == "1.23\u00a0ms"
+    assert format_duration(850) == "850\u00a0ns"
+    assert format_duration(2.5e9) == "2.50\u00a0s"
+    assert format_size(4_200_000) == "4.20\u00a0MB"
+    assert format_size(0) == "0\u00a0B"
+    assert (format_duration(None), format_size(None), format_share(None)) == (
+        NOTHING,
+        NOTHING,
+        NOTHING,
+    )
+    assert format_share(0.97222) == "97.22\u00a0%"
+    assert (format_percentage_points(0.0125), format_percentage_points(-0.0125)) == (
+        "+1.25",
+        "−1.25",
+    )
+    assert (format_percentage_points(0.0), format_percentage_points(-0.00001)) == ("0.00", "0.00")
 
 
 def test_a_scale_serves_all_values_of_a_column():
-    scale = Scale.of_times([20_000, 900_000, None, 35_000])
+    scale = Scale.from_times([20_000, 900_000, None, 35_000])
     assert scale.unit == "µs"
     assert [scale.text(value) for value in (20_000, 900_000, None)] == ["20.0", "900", NOTHING]
 
@@ -96,8 +105,8 @@ def test_what_is_nested_without_end_is_no_text():
 
 
 def test_long_names_keep_both_ends():
-    assert shortened("mobilenet_v2_float32_per_channel", 20) == "mobilenet_v2…channel"
-    assert shortened("short", 20) == "short"
+    assert shorten("mobilenet_v2_float32_per_channel", 20) == "mobilenet_v2…channel"
+    assert shorten("short", 20) == "short"
 
 
 @given(
@@ -105,7 +114,7 @@ def test_long_names_keep_both_ends():
     st.integers(12, 30),
 )
 def test_names_that_differ_differ_when_they_are_cut(names, limit):
-    found = distinct(names, limit)
+    found = shorten_distinctly(names, limit)
     assert all(len(text) <= limit for text in found)
     for one, short in zip(names, found, strict=True):
         for two, other in zip(names, found, strict=True):
@@ -116,6 +125,6 @@ def test_names_are_told_apart_by_where_they_differ():
     names = [
         f"model · Quantizer(per_channel=False) · Runtime(num_threads={n}) · batch 8" for n in (1, 2)
     ]
-    one, two = distinct(names, 40)
+    one, two = shorten_distinctly(names, 40)
     assert one != two
-    assert distinct(["short", "other"], 40) == ["short", "other"]
+    assert shorten_distinctly(["short", "other"], 40) == ["short", "other"]

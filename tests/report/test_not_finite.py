@@ -10,16 +10,16 @@ import json
 import numpy as np
 import pytest
 
-from nnpipe.analysis.quality_intervals import quality_difference, quality_estimate
+from nnpipe.analysis.quality_intervals import compute_quality_difference, compute_quality_estimate
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.evaluation import NOT_FINITE
 from nnpipe.core.registry import components
-from nnpipe.core.task import installed_tasks
+from nnpipe.core.task import list_installed_tasks
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.render import render
-from nnpipe.report.sections.summary import headline
+from nnpipe.report.sections.summary import build_headline_table
 from nnpipe.report.writers.html import to_html
-from nnpipe.report.writers.json_figures import figures
+from nnpipe.report.writers.json_figures import build_json_summary
 from nnpipe.workflows.verification.gate import gate
 
 
@@ -31,7 +31,9 @@ def synthetic(task):
     raise LookupError(f"the task {task!r} has no synthetic data set")
 
 
-@pytest.fixture(scope="module", params=[task.name for task in installed_tasks(of_plugins=False)])
+@pytest.fixture(
+    scope="module", params=[task.name for task in list_installed_tasks(of_plugins=False)]
+)
 def task_runs(request, make_run):
     """Runs of a perfect model, of one that gives NaN for every third sample, and of one that
     gives only NaN.
@@ -47,7 +49,7 @@ def task_runs(request, make_run):
         np.arange(len(samples)) % 3 == 0,
         np.ones(len(samples), bool),
     ):
-        judged = dataset.task.completed(
+        judged = dataset.task.finalize(
             dataset.judge_predictions({**perfect, NOT_FINITE: lost}, truth)
         )
         run = make_run(
@@ -65,11 +67,13 @@ def test_the_first_screen_tells_and_counts_them(task_runs):
     assert words in page
     assert words in page[: page.index("<svg")] if "<svg" in page else page
     for run in (part, none):
-        assert "not finite" in str(headline(Candidate.of(run)).rows)
+        assert "not finite" in str(build_headline_table(Candidate.from_run(run)).rows)
         assert run.summary()["not_finite_samples"] == int(run.evaluation.not_finite.sum())
     assert "not_finite_samples" not in whole.summary()
     json.dumps(
-        figures([Candidate.of(run, number) for number, run in enumerate(task_runs)], "T", []),
+        build_json_summary(
+            [Candidate.from_run(run, number) for number, run in enumerate(task_runs)], "T", []
+        ),
         allow_nan=False,
     )
     json.dumps([run.to_json() for run in task_runs], allow_nan=False)
@@ -79,7 +83,7 @@ def test_the_first_screen_tells_and_counts_them(task_runs):
 
 def test_no_gate_passes_them(task_runs):
     whole, part, none = task_runs
-    metric = Candidate.of(whole).quality.metric
+    metric = Candidate.from_run(whole).quality.metric
     if metric.kind == "time":
         pytest.skip("its first metric is a time, which is finite")
     limits = {"max_loss": {metric.name: 1e9 if metric.kind != "share" else 10.0}}
@@ -98,12 +102,12 @@ def test_no_gate_passes_them(task_runs):
 
 def test_no_interval_holds_them(task_runs):
     whole, part, none = (run.evaluation for run in task_runs)
-    for metric in Candidate.of(task_runs[0]).quality.task.metrics:
+    for metric in Candidate.from_run(task_runs[0]).quality.task.metrics:
         for found in (
-            quality_estimate(metric, part),
-            quality_estimate(metric, none),
-            quality_difference(metric, whole, part),
-            quality_difference(metric, part, whole),
-            quality_difference(metric, none, none),
+            compute_quality_estimate(metric, part),
+            compute_quality_estimate(metric, none),
+            compute_quality_difference(metric, whole, part),
+            compute_quality_difference(metric, part, whole),
+            compute_quality_difference(metric, none, none),
         ):
             assert (found.low, found.high) == (-np.inf, np.inf), metric.name

@@ -10,15 +10,15 @@ import json
 import numpy as np
 import pytest
 
-from nnpipe.measuring.quantities import quantity
+from nnpipe.measuring.quantities import find_quantity
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 from nnpipe.report.document import Paragraph, Table, Tiles
-from nnpipe.report.inputs.candidate import candidates_of
-from nnpipe.report.quantity_text import written
+from nnpipe.report.inputs.candidate import create_candidates
+from nnpipe.report.quantity_text import format_quantity
 from nnpipe.report.render import render
-from nnpipe.report.sections.summary import headline
-from nnpipe.report.writers.json_figures import figures, figures_of
+from nnpipe.report.sections.summary import build_headline_table
+from nnpipe.report.writers.json_figures import build_json_summary, collect_figures
 
 
 def under_load(run: Run, **load) -> Run:
@@ -44,32 +44,32 @@ def run(request, make_run):
 
 
 def test_file_summary_page_and_terminal_tell_the_same_number(run):
-    (candidate,) = candidates_of([run])
+    (candidate,) = create_candidates([run])
     name = f"{candidate.timed.name}_median"
     told = run.to_json()["summary"][name]
-    known = figures_of(candidate)[name]
-    (summary,) = figures([candidate], "T")["candidates"]
+    known = collect_figures(candidate)[name]
+    (summary,) = build_json_summary([candidate], "T")["candidates"]
     assert told["value"] == known.value == summary["figures"][name]["value"]
     assert told["interval"] == [known.low, known.high] == summary["figures"][name]["interval"]
-    text, title = written(quantity(name), known.value), quantity(name).title
+    text, title = format_quantity(find_quantity(name), known.value), find_quantity(name).title
     tiles = {
         tile.label: tile.value
         for block in render([run], "T").sections[0].blocks
         if isinstance(block, Tiles)
         for tile in block.items
     }
-    rows = {row[0].text: row[1].text for row in headline(candidate).cells()}
+    rows = {row[0].text: row[1].text for row in build_headline_table(candidate).cells()}
     assert tiles[title] == rows[title] == text
     assert run.to_json()["summary"]["accuracy"]["value"] == summary["figures"]["accuracy"]["value"]
 
 
 def test_every_figure_in_a_file_is_in_the_table_with_its_unit(run):
-    (summary,) = figures(candidates_of([run]), "T")["candidates"]
+    (summary,) = build_json_summary(create_candidates([run]), "T")["candidates"]
     for name, known in summary["figures"].items():
-        assert known["unit"] == quantity(name).unit
+        assert known["unit"] == find_quantity(name).unit
     for name, known in run.to_json()["summary"].items():
         if isinstance(known, dict):
-            assert known["unit"] == quantity(name).unit
+            assert known["unit"] == find_quantity(name).unit
 
 
 def test_a_round_trip_is_never_called_an_inference(make_run):
@@ -108,8 +108,10 @@ def test_times_that_count_differently_are_not_compared(make_run):
 def test_doubts_stand_where_the_number_first_stands(make_run):
     few = make_run("few", calls=30)
     assert few.to_json()["summary"]["doubts"][0].startswith("too few: ")
-    (candidate,) = candidates_of([few])
-    assert {row[0].text: row[1].text for row in headline(candidate).cells()}["Doubts"] == "too few"
+    (candidate,) = create_candidates([few])
+    assert {row[0].text: row[1].text for row in build_headline_table(candidate).cells()}[
+        "Doubts"
+    ] == "too few"
     tiles = [
         tile
         for block in render([few], "T").sections[0].blocks
@@ -123,7 +125,7 @@ def test_doubts_of_the_quality_stand_beside_the_accuracy(make_run):
     unknown = dataclasses.replace(
         make_run("unknown", calls=3000), preparation={"source": "unknown"}
     )
-    (candidate,) = candidates_of([unknown])
+    (candidate,) = create_candidates([unknown])
     assert candidate.doubts
     assert unknown.to_json()["summary"]["doubts"] == [
         f"{d.kind}: {d.reason}" for d in candidate.doubts

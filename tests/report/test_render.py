@@ -23,7 +23,7 @@ from nnpipe.report.document import (
     Table,
     Tiles,
 )
-from nnpipe.report.inputs.candidate import candidates_of
+from nnpipe.report.inputs.candidate import create_candidates
 from nnpipe.report.render import render
 
 
@@ -140,7 +140,7 @@ def test_several_runs_are_set_beside_each_other(make_run):
     assert "times as fast as slow" in tiles["Fastest"].note
     assert tiles["Smallest"].value == "fast"
     charts = [type(figure.chart).__name__ for figure in only(document, "Comparison").figures()]
-    assert charts == ["Spreads", "Scatter", "Bars"]
+    assert charts == ["Distributions", "Scatter", "Bars"]
 
 
 def test_accuracy_is_compared_sample_by_sample(make_run):
@@ -741,13 +741,13 @@ def test_few_candidates_are_told_at_once_and_many_are_folded(make_run):
 def test_candidates_of_one_title_are_told_apart_by_their_files(make_run):
     runs = [make_run("same", seed=n) for n in range(3)]
     sources = [Path("here/int8.json"), Path("float.json"), Path("there/int8.json")]
-    assert [c.name for c in candidates_of(runs, sources)] == [
+    assert [c.name for c in create_candidates(runs, sources)] == [
         "same (int8)",
         "same (float)",
         "same (int8) (2)",
     ]
-    assert [c.name for c in candidates_of(runs)] == ["same", "same (2)", "same (3)"]
-    assert [c.name for c in candidates_of(runs, [Path("one.json")] * 3)] == [
+    assert [c.name for c in create_candidates(runs)] == ["same", "same (2)", "same (3)"]
+    assert [c.name for c in create_candidates(runs, [Path("one.json")] * 3)] == [
         "same",
         "same (2)",
         "same (3)",

@@ -13,7 +13,7 @@ from nnpipe.core.evaluation import Evaluation, Ragged
 from nnpipe.measuring.sample_pictures import CURVE, LARGEST, PICTURE
 from nnpipe.report.charts import BoxedFrame, Lines
 from nnpipe.report.drawing.pictures import Pictures, draw
-from nnpipe.report.task_section import _chart, picture_of
+from nnpipe.report.task_section import _create_sample_chart, get_sample_picture
 from nnpipe.report.writers.html import to_html
 
 
@@ -35,13 +35,13 @@ def keeping(content: bytes) -> Evaluation:
 
 
 def test_a_picture_has_its_own_shape_and_is_part_of_the_page() -> None:
-    chart = _chart(keeping(jpeg()), 0)
+    chart = _create_sample_chart(keeping(jpeg()), 0)
     assert isinstance(chart, BoxedFrame)
     assert (chart.width, chart.height) == (30, 20)
     from nnpipe.report.document import Plot
 
-    assert 'href="data:image/jpeg;base64,' in Pictures().inline(Plot(chart, "a", "a", "a"))
-    assert _chart(keeping(jpeg()), 1) is None
+    assert 'href="data:image/jpeg;base64,' in Pictures().render_inline(Plot(chart, "a", "a", "a"))
+    assert _create_sample_chart(keeping(jpeg()), 1) is None
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_picture_has_its_own_shape_and_is_part_of_the_page() -> None:
     ],
 )
 def test_what_is_no_picture_is_not_shown(content: bytes) -> None:
-    assert _chart(keeping(content), 0) is None
+    assert _create_sample_chart(keeping(content), 0) is None
 
 
 def test_a_file_of_another_kind_does_not_become_a_picture() -> None:
@@ -63,15 +63,15 @@ def test_a_file_of_another_kind_does_not_become_a_picture() -> None:
     from nnpipe.report.drawing.pictures import to_png
 
     lying = keeping(jpeg()[:40] + b"\x00" * 100)
-    assert picture_of(lying, 0)
-    frame = BoxedFrame(30, 20, (), picture_of(lying, 0))
+    assert get_sample_picture(lying, 0)
+    frame = BoxedFrame(30, 20, (), get_sample_picture(lying, 0))
     assert to_png(draw(frame)).startswith(b"\x89PNG")
 
 
 def test_a_curve_below_zero_is_drawn_whole() -> None:
     rows = np.stack([-np.ones(50), np.ones(50)], axis=1).astype(np.float32)
     arrays = {"truth": np.zeros(1), "predicted": np.ones(1)}
-    chart = _chart(
+    chart = _create_sample_chart(
         Evaluation("regression", arrays, ragged={CURVE: Ragged(rows, np.array([50]))}), 0
     )
     assert isinstance(chart, Lines)

@@ -13,7 +13,7 @@ from nnpipe.report.charts import ParallelAxes, Points
 from nnpipe.report.document import Block, Document, Paragraph, Plot, Section, Table, Tiles
 from nnpipe.report.inputs.search_file import SearchFile, SearchView
 from nnpipe.report.search_page import search_page
-from nnpipe.report.sections.search_places import FANOVA_WARNING
+from nnpipe.report.sections.search_space import FANOVA_WARNING
 from nnpipe.report.writers.html import to_html
 
 
@@ -53,7 +53,7 @@ def test_a_page_has_all_that_an_analysis_needs() -> None:
     assert len(set(names)) == len(names)
     best = blocks_of(document.sections, Tiles)[0].items[0]
     found = SearchFile.from_json(made_up_search())
-    greatest = max(trial.values["accuracy"] for trial in found.finished())
+    greatest = max(trial.values["accuracy"] for trial in found.select_finished())
     assert (best.label, best.value) == ("Best accuracy", f"{greatest:.5g}")
 
 
@@ -64,7 +64,7 @@ def test_the_best_so_far_is_the_running_extreme() -> None:
     ]
     assert isinstance(history.chart, Points)
     (line,) = history.chart.lines
-    values = [trial.values["accuracy"] for trial in found.finished()]
+    values = [trial.values["accuracy"] for trial in found.select_finished()]
     assert line.y[0] == values[0]
     assert line.y[-1] == max(values)
     assert np.all(np.diff(line.y) >= 0)
@@ -160,9 +160,9 @@ def test_few_bad_values_do_not_squeeze_all_others() -> None:
     content = made_up_search()
     content["trials"][0]["values"]["accuracy"] = -1e6
     view = SearchView(SearchFile.from_json(content))
-    axis = view.value_axis("accuracy")
+    axis = view.create_value_axis("accuracy")
     assert axis.low > -10
-    assert view.beyond("accuracy") == 1
+    assert view.count_beyond_axis("accuracy") == 1
     assert "1 worse ones are drawn at the edge" in next(search_page(view.found).figures()).caption
 
 

@@ -17,13 +17,13 @@ from page_fit import assert_fits
 
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.registry import components
-from nnpipe.core.task import installed_tasks, task_named
+from nnpipe.core.task import get_task, list_installed_tasks
 from nnpipe.report.render import render
 from nnpipe.report.writers.html import write_html
 
 pytestmark = pytest.mark.slow
 SIZES = ({"width": 1280, "height": 900}, {"width": 390, "height": 844})
-TASKS = [task.name for task in installed_tasks(of_plugins=False)]
+TASKS = [task.name for task in list_installed_tasks(of_plugins=False)]
 
 
 def synthetic(task):
@@ -44,7 +44,7 @@ def evaluations(dataset):
     others = np.where(places % 3 == 0, np.roll(places, 1), places)
     mixed = {name: np.asarray(values)[others] for name, values in perfect.items()}
     judged = (dataset.task.judge(each, truth, dataset.spec) for each in (perfect, mixed))
-    return [dataset.task.completed(each) for each in judged]
+    return [dataset.task.finalize(each) for each in judged]
 
 
 @pytest.fixture(scope="module", params=TASKS)
@@ -62,8 +62,8 @@ def task_page(request, make_run, tmp_path_factory):
     write_html(render(runs, f"Two candidates for {request.param}"), path)
     # Some metrics are defined for some data only, such as the best five of more than five classes.
     # Sections may call other metrics otherwise, such as times of tokens in a table of their own.
-    metrics = task_named(request.param).metrics
-    headings = [metric.heading for metric in metrics[:2] if np.isfinite(metric.of(judged[0]))]
+    metrics = get_task(request.param).metrics
+    headings = [metric.heading for metric in metrics[:2] if np.isfinite(metric.compute(judged[0]))]
     return request.param, headings, path
 
 

@@ -55,7 +55,7 @@ def compiled(compiler: ModelCompiler, folder: Path) -> Artifact:
 
 def keywords(folder: Path) -> Artifact:
     path = shared_data("models/mlperf_tiny_kws/kws_ref_model.tflite")
-    return Artifact.of(path, "tflite", read_tflite(path).io)
+    return Artifact.create(path, "tflite", read_tflite(path).io)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from nnpipe.runtimes.litert import LiteRTRuntime
 from nnpipe.testing.model_files import write_tflite_difference
 from nnpipe.testing.runtime import RuntimeContract
 from nnpipe.testing.session import assert_one_line
-from nnpipe.workflows.candidates.model_files import model_size
+from nnpipe.workflows.candidates.model_files import compute_model_size
 
 needs("ai_edge_litert")
 pytestmark = pytest.mark.skipif(
@@ -60,11 +60,11 @@ def test_a_bare_file_says_what_it_takes_and_gives(compiled: Artifact) -> None:
 def test_the_size_of_a_model_is_that_of_its_code_and_constants_as_built(compiled: Artifact) -> None:
     with CRuntime().load(compiled) as session:
         stats = session.stats()
-    found = model_size(compiled, stats)
+    found = compute_model_size(compiled, stats)
     assert found is not None
     assert 100 < found == stats["built_bytes"] < compiled.size
     # the length of its text is none that compares with a file's
-    assert model_size(compiled) is None
+    assert compute_model_size(compiled) is None
 
 
 def test_servers_know_that_loading_runs_machine_code() -> None:
@@ -79,7 +79,7 @@ def test_what_the_c_compiler_refuses_is_named_in_one_line(
     with pytest.raises(
         ArtifactError, match=r"strange\.c: .* cannot compile it: .*unknown"
     ) as caught:
-        CRuntime().load(Artifact.of(path, "c", compiled.io))
+        CRuntime().load(Artifact.create(path, "c", compiled.io))
     assert_one_line(caught.value)
 
 
@@ -87,7 +87,7 @@ def test_a_source_without_its_functions_is_refused(compiled: Artifact, tmp_path:
     path = tmp_path / "empty.c"
     write_c_source(path, "int nothing;\n", compiled.io, {})
     with pytest.raises(ArtifactError, match=r"empty\.c: .* cannot be loaded") as caught:
-        CRuntime().load(Artifact.of(path, "c", compiled.io))
+        CRuntime().load(Artifact.create(path, "c", compiled.io))
     assert_one_line(caught.value)
 
 
@@ -99,7 +99,7 @@ def test_tensors_that_the_library_does_not_know_are_named(
     text += "void nn_reset(void) {}\nvoid nn_run(void) {}\n"
     write_c_source(path, text, compiled.io, {})
     with pytest.raises(ArtifactError, match="the library knows no tensor"):
-        CRuntime().load(Artifact.of(path, "c", compiled.io))
+        CRuntime().load(Artifact.create(path, "c", compiled.io))
 
 
 def test_a_description_that_leaves_a_length_free_is_refused(

@@ -13,10 +13,10 @@ from installed import needs
 from nnpipe.compilers.executorch import ExecuTorchCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, ConfigError, SpecMismatch
-from nnpipe.core.tensors import Batch, random_batch
+from nnpipe.core.tensors import Batch, generate_random_batch
 from nnpipe.formats.sealed import SealedFile, read_sealed, write_sealed
-from nnpipe.frameworks.executorch import _advice
-from nnpipe.frameworks.runtime_failures import runtime_failure
+from nnpipe.frameworks.executorch import _find_advice
+from nnpipe.frameworks.runtime_failures import make_runtime_failure
 from nnpipe.runtimes.executorch import ExecuTorchRuntime
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.testing.model_files import NETWORK_IO, write_torch_network
@@ -65,7 +65,7 @@ def test_every_number_of_samples_up_to_the_greatest_is_right(
 ) -> None:
     with ExecuTorchRuntime().load(compiled) as session, PyTorchRuntime().load(network) as source:
         for size in (16, 1, 15, 2):
-            batch = random_batch(NETWORK_IO, size, seed=size)
+            batch = generate_random_batch(NETWORK_IO, size, seed=size)
             for name, array in source.infer(batch).items():
                 np.testing.assert_allclose(session.infer(batch)[name], array, rtol=1e-5, atol=1e-5)
 
@@ -75,13 +75,13 @@ def test_more_samples_are_refused_by_name(compiled: Artifact) -> None:
         with pytest.raises(
             SpecMismatch, match=r"'image': 17 samples.*at most 16.*--max-batch 17"
         ) as caught:
-            session.put(random_batch(NETWORK_IO, 17))
+            session.put(generate_random_batch(NETWORK_IO, 17))
         assert_one_line(caught.value)
-        session.infer(random_batch(NETWORK_IO, 2))
+        session.infer(generate_random_batch(NETWORK_IO, 2))
 
 
 def test_the_pool_of_threads_is_never_pulled_away_from_an_open_session(compiled: Artifact) -> None:
-    batch = random_batch(NETWORK_IO, 2)
+    batch = generate_random_batch(NETWORK_IO, 2)
     with ExecuTorchRuntime(num_threads=1).load(compiled) as session:
         assert session.stats() == {"num_threads": 1}
         with pytest.raises(
@@ -106,13 +106,15 @@ def test_what_executorch_cannot_load_is_named(
         path, SealedFile(content, "executorch", read_sealed(compiled.path, "executorch").io)
     )
     with pytest.raises(ArtifactError, match=r"strange\.pte: ExecuTorch cannot load it") as caught:
-        ExecuTorchRuntime().load(Artifact.of(path, "executorch", NETWORK_IO))
+        ExecuTorchRuntime().load(Artifact.create(path, "executorch", NETWORK_IO))
     assert_one_line(caught.value)
 
 
 def test_what_a_code_of_executorch_means_is_told(tmp_path: Path) -> None:
     error = RuntimeError("Failed to execute method forward, error: 0x12")
-    told = runtime_failure(tmp_path / "m.pte", "ExecuTorch", "run it", error, _advice(error))
+    told = make_runtime_failure(
+        tmp_path / "m.pte", "ExecuTorch", "run it", error, _find_advice(error)
+    )
     assert "m.pte: ExecuTorch cannot run it: Failed to execute method forward" in str(told)
     assert "error: 0x12; that is an argument that a kernel" in str(told)
     assert "compiled with --backend portable or --precision fp32, it may run" in str(told)

@@ -14,7 +14,7 @@ from installed import needs
 from nnpipe.compilers.iree import IREECompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError
-from nnpipe.core.tensors import Batch, random_batch
+from nnpipe.core.tensors import Batch, generate_random_batch
 from nnpipe.formats.sealed import read_sealed, write_sealed
 from nnpipe.runtimes.iree import IREERuntime
 from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network
@@ -59,7 +59,7 @@ def test_sessions_of_several_threads_end_however_soon_they_are_closed(compiled: 
     """IREE's device, destroyed right after it computed, waited for its own threads once in a few
     hundred times.
     """
-    batch = random_batch(NETWORK_IO, 1)
+    batch = generate_random_batch(NETWORK_IO, 1)
     # what waits in IREE's code cannot be interrupted
     faulthandler.dump_traceback_later(200, exit=True)
     try:
@@ -76,7 +76,7 @@ def test_sessions_of_several_threads_end_however_soon_they_are_closed(compiled: 
 def test_any_number_of_threads_computes_the_same(
     compiled: Artifact, threads: int, driver: str
 ) -> None:
-    batch = random_batch(NETWORK_IO, 4)
+    batch = generate_random_batch(NETWORK_IO, 4)
     with (
         IREERuntime(num_threads=threads).load(compiled) as session,
         IREERuntime(num_threads=2).load(compiled) as other,
@@ -95,7 +95,7 @@ def test_servers_know_that_loading_runs_machine_code() -> None:
 
 def resealed(source: Artifact, path: Path, **changes: Any) -> Artifact:
     write_sealed(path, dataclasses.replace(read_sealed(source.path, "iree"), **changes))
-    return Artifact.of(path, "iree", source.io)
+    return Artifact.create(path, "iree", source.io)
 
 
 @pytest.mark.parametrize(

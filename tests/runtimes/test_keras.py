@@ -53,7 +53,7 @@ def test_a_model_with_a_lambda_is_not_run(tmp_path: Path) -> None:
     keras.Model(x, keras.layers.Lambda(lambda v: v * 2, name="y", output_shape=(4,))(x)).save(path)
     io = IOSpec((TensorSpec("x", (None, 4), "float32"),), (TensorSpec("y", (None, 4), "float32"),))
     with pytest.raises(ArtifactError, match=r"lambda\.keras: holds a Lambda layer \('y'\)"):
-        KerasRuntime().load(Artifact.of(path, "keras", io))
+        KerasRuntime().load(Artifact.create(path, "keras", io))
 
 
 def test_a_model_saved_by_others_runs_under_the_names_that_its_description_gives(
@@ -65,7 +65,7 @@ def test_a_model_saved_by_others_runs_under_the_names_that_its_description_gives
     model.save(tmp_path / "theirs.keras")
     io = IOSpec((TensorSpec("x", (None, 4), "float32"),), (TensorSpec("y", (None, 4), "float32"),))
     batch = {"x": np.arange(8, dtype="float32").reshape(2, 4)}
-    with KerasRuntime().load(Artifact.of(tmp_path / "theirs.keras", "keras", io)) as session:
+    with KerasRuntime().load(Artifact.create(tmp_path / "theirs.keras", "keras", io)) as session:
         np.testing.assert_array_equal(session.infer(batch)["y"], batch["x"])
 
 
@@ -80,7 +80,7 @@ def convolving(path: Path) -> Artifact:
         {"b": keras.layers.Flatten(name="b")(x), "a": keras.layers.GlobalMaxPooling2D(name="a")(x)},
     ).save(path)
     outputs = (TensorSpec("b", (None, 64), "float32"), TensorSpec("a", (None, 4), "float32"))
-    return Artifact.of(
+    return Artifact.create(
         path, "keras", IOSpec((TensorSpec("image", (None, 6, 6, 3), "float32"),), outputs)
     )
 
@@ -110,7 +110,7 @@ def test_steps_name_the_calls_of_layers(tmp_path: Path) -> None:
     io = IOSpec(
         (TensorSpec("x", (None, 64), "float32"),), (TensorSpec("block", (None, 8), "float32"),)
     )
-    with KerasRuntime().load(Artifact.of(path, "keras", io)) as session:
+    with KerasRuntime().load(Artifact.create(path, "keras", io)) as session:
         times = session.profile({"x": np.ones((64, 64), "f")}, 3)
     products = [step for step in times.kernels if "MatMul" in step.kernel]
     assert [step.sources for step in products] == [("twice",), ("twice#2",), ("block/last",)]
@@ -132,8 +132,8 @@ def test_a_graph_that_cannot_be_frozen_runs_as_it_is(
 
 
 def test_variables_are_a_handicap() -> None:
-    assert KerasRuntime().handicaps() == ()
-    assert KerasRuntime(freeze=False).handicaps() == ("weights not frozen",)
+    assert KerasRuntime().performance_caveats() == ()
+    assert KerasRuntime(freeze=False).performance_caveats() == ("weights not frozen",)
 
 
 def test_the_graph_is_made_for_the_number_of_samples_in_a_call(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_the_graph_is_made_for_the_number_of_samples_in_a_call(tmp_path: Path) -
     ).save(tmp_path / "m.keras")
     outputs = (TensorSpec("same", (None, 4), "float32"), TensorSpec("rows", (None, 2), "float32"))
     io = IOSpec((TensorSpec("x", (None, 4), "float32"),), outputs)
-    artifact = Artifact.of(tmp_path / "m.keras", "keras", io)
+    artifact = Artifact.create(tmp_path / "m.keras", "keras", io)
     given = np.arange(12, dtype="float32").reshape(3, 4)
     with KerasRuntime(fixed_batch=3).load(artifact) as session:
         assert [spec.shape for spec in session.io] == [(3, 4), (3, 4), (6, 2)]
@@ -169,4 +169,4 @@ def test_a_number_of_samples_that_a_model_cannot_have_is_refused_with_advice(
     with pytest.raises(
         ArtifactError, match=r"m\.keras: Keras cannot make it for 1 samples .*--fixed-batch 0"
     ):
-        KerasRuntime(fixed_batch=1).load(Artifact.of(tmp_path / "m.keras", "keras", io))
+        KerasRuntime(fixed_batch=1).load(Artifact.create(tmp_path / "m.keras", "keras", io))

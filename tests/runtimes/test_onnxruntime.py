@@ -54,7 +54,7 @@ def value(name: str, shape: list[int | str | None] | None, dtype: str = "FLOAT")
 
 def bare(path: Path, runtime: ONNXRuntime | None = None) -> Artifact:
     """Describe a file as it describes itself."""
-    return Artifact.of(path, "onnx", (runtime or ONNXRuntime()).io_of(path))
+    return Artifact.create(path, "onnx", (runtime or ONNXRuntime()).io_of(path))
 
 
 class TestONNXRuntime(RuntimeContract):
@@ -248,7 +248,7 @@ def test_weights_outside_the_models_own_folder_are_refused(tmp_path: Path, locat
     path = write_onnx_network(folder / "network.onnx").path
     external(path, location)
     with pytest.raises(ArtifactError, match="outside its own folder") as caught:
-        ONNXRuntime().load(Artifact.of(path, "onnx", NETWORK_IO))
+        ONNXRuntime().load(Artifact.create(path, "onnx", NETWORK_IO))
     assert str(path) in str(caught.value)
 
 
@@ -257,7 +257,7 @@ def test_weights_that_are_not_there_are_named(tmp_path: Path, location: str) -> 
     path = write_onnx_network(tmp_path / "network.onnx").path
     external(path, location)
     with pytest.raises(ArtifactError, match="with its weights is missing") as caught:
-        ONNXRuntime().load(Artifact.of(path, "onnx", NETWORK_IO))
+        ONNXRuntime().load(Artifact.create(path, "onnx", NETWORK_IO))
     assert str(path) in str(caught.value)
 
 
@@ -273,7 +273,7 @@ def test_weights_in_files_beside_the_model_are_used(tmp_path: Path) -> None:
         size_threshold=0,
     )
     assert (tmp_path / "weights.bin").stat().st_size
-    with ONNXRuntime().load(Artifact.of(path, "onnx", NETWORK_IO)) as session:
+    with ONNXRuntime().load(Artifact.create(path, "onnx", NETWORK_IO)) as session:
         np.testing.assert_allclose(session.infer(batch)["scores"], expected["scores"], rtol=1e-5)
 
 

@@ -16,8 +16,8 @@ from installed import needs
 from nnpipe.compilers.openvino import OpenVINOCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.core.files import sha256_of
-from nnpipe.core.tensors import Batch, random_batch
+from nnpipe.core.files import compute_sha256
+from nnpipe.core.tensors import Batch, generate_random_batch
 from nnpipe.runtimes.openvino import OpenVINORuntime
 from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network, write_tflite_difference
 from nnpipe.testing.runtime import RuntimeContract
@@ -101,7 +101,7 @@ def test_a_bare_file_says_what_it_takes_and_gives(
 def test_the_precision_used_is_told(
     compiled: Artifact, overflows: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nnpipe.frameworks.openvino.adds_bytes_in_16_bits", lambda: overflows)
+    monkeypatch.setattr("nnpipe.frameworks.openvino.has_saturating_byte_sums", lambda: overflows)
     for asked, told in (("f32", "f32"), ("bf16", "bf16")):
         with OpenVINORuntime(inference_precision=asked).load(compiled) as session:  # type: ignore[arg-type]
             if session.stats()["inference_precision"] != told:
@@ -136,9 +136,9 @@ def test_an_input_that_is_also_an_output_keeps_its_name(tmp_path: Path) -> None:
         str(tmp_path / "m.onnx"),
     )
     io = OpenVINORuntime().io_of(tmp_path / "m.onnx")
-    source = Artifact.of(tmp_path / "m.onnx", "onnx", io)
+    source = Artifact.create(tmp_path / "m.onnx", "onnx", io)
     made = OpenVINOCompiler(precision="fp32").compile(source, tmp_path / "m.openvino")
-    batch = random_batch(io, 3)
+    batch = generate_random_batch(io, 3)
     for artifact in (source, made):
         with OpenVINORuntime().load(artifact) as session:
             found = session.infer(batch)
@@ -159,9 +159,9 @@ def test_an_input_that_is_not_used_may_be_given_all_the_same(tmp_path: Path) -> 
     )
     io = OpenVINORuntime().io_of(tmp_path / "m.onnx")
     assert [spec.name for spec in io.inputs] == ["idle", "x"]
-    source = Artifact.of(tmp_path / "m.onnx", "onnx", io)
+    source = Artifact.create(tmp_path / "m.onnx", "onnx", io)
     made = OpenVINOCompiler().compile(source, tmp_path / "m.openvino")
-    batch = random_batch(io, 3)
+    batch = generate_random_batch(io, 3)
     for artifact in (source, made):
         with OpenVINORuntime().load(artifact) as session:
             np.testing.assert_array_equal(session.infer(batch)["y"], -batch["x"])
@@ -193,7 +193,7 @@ def test_tensors_of_every_kind_pass(
         helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9),
         str(tmp_path / "m.onnx"),
     )
-    artifact = Artifact.of(
+    artifact = Artifact.create(
         tmp_path / "m.onnx", "onnx", OpenVINORuntime().io_of(tmp_path / "m.onnx")
     )
     with OpenVINORuntime().load(artifact) as session:
@@ -229,7 +229,7 @@ def rewritten(source: Artifact, path: Path, **changes: Any) -> Artifact:
             )
             if content is not None:
                 copy.writestr(name, content)
-    return dataclasses.replace(source, path=path, sha256=sha256_of(path))
+    return dataclasses.replace(source, path=path, sha256=compute_sha256(path))
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_an_operation_that_it_cannot_read_is_named(shared_data: Path, tmp_path: 
     from nnpipe.testing.session import assert_one_line
 
     source = shared_data / "models" / "tflm" / "trained_lstm.tflite"
-    artifact = Artifact.of(source, "tflite", read_tflite(source).io)
+    artifact = Artifact.create(source, "tflite", read_tflite(source).io)
     with pytest.raises(ArtifactError) as caught:
         OpenVINORuntime().load(artifact)
     assert_one_line(caught.value)

@@ -84,7 +84,7 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     torch.export.save(program, buffer)
     path = tmp_path_factory.mktemp("foreign") / "foreign.pt2"
     path.write_bytes(buffer.getvalue())
-    return Artifact.of(path, "torch-export", FOREIGN_IO)
+    return Artifact.create(path, "torch-export", FOREIGN_IO)
 
 
 class TestAForeignProgram(InferenceSessionContract):
@@ -153,7 +153,7 @@ def test_what_pytorch_cannot_load_is_named(exported: Artifact, tmp_path: Path) -
             copy.writestr(
                 info.filename, content.replace(b"aten.conv2d.default", b"aten.no_such.default")
             )
-    strange = Artifact.of(path, "torch-export", exported.io)
+    strange = Artifact.create(path, "torch-export", exported.io)
     with pytest.raises(ArtifactError, match="PyTorch cannot load it") as caught:
         PyTorchRuntime().load(strange)
     assert str(path) in str(caught.value)
@@ -182,7 +182,7 @@ def convolving(path: Path, view: bool) -> Artifact:
     buffer = io.BytesIO()
     torch.export.save(program, buffer)
     path.write_bytes(buffer.getvalue())
-    return Artifact.of(path, "torch-export", PyTorchRuntime().io_of(path))
+    return Artifact.create(path, "torch-export", PyTorchRuntime().io_of(path))
 
 
 def layouts(session: Any) -> list[bool]:

@@ -60,7 +60,7 @@ def _right(way: str, count: int, folder: Path) -> list[int]:
         for name, head in (("images-idx3", 16), ("labels-idx1", 8))
     )
     pictures, labels = pictures.reshape(-1, 1, 28, 28)[:count], labels[:count]
-    artifact = Artifact.of(path, "tflite", LiteRTRuntime().io_of(path))
+    artifact = Artifact.create(path, "tflite", LiteRTRuntime().io_of(path))
     found = []
     with _session(way, artifact, folder) as session:
         for order in (np.arange(count), np.arange(count)[::-1], np.argsort(labels, kind="stable")):

@@ -26,7 +26,7 @@ from nnpipe.core.errors import CompileError
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, generate_random_batch
 from nnpipe.testing.session import InferenceSessionContract, OpenSession, assert_one_line
 
 
@@ -37,11 +37,11 @@ class _Stateful(InferenceSessionContract):
 
     @pytest.fixture
     def batch(self, session: InferenceSession) -> Batch:
-        return random_batch(session.io, 1, seed=1)
+        return generate_random_batch(session.io, 1, seed=1)
 
     @pytest.fixture
     def other_batch(self, session: InferenceSession) -> Batch:
-        return random_batch(session.io, 1, seed=2)
+        return generate_random_batch(session.io, 1, seed=2)
 
     def test_in_a_stream_what_it_keeps_passes_on(
         self, session: InferenceSession, batch: Batch
@@ -216,7 +216,7 @@ def test_machine_code_starts_afresh_in_each_run(
     needs("torch", *(["tvm"] if "TVM" in runtime else []))
     source = write_program(tmp_path / "decaying.pt2")
     compiled = find(compiler, ModelCompiler)().compile(source, tmp_path / "decaying.bin")
-    samples = [random_batch(IO, 1, seed) for seed in range(3)]
+    samples = [generate_random_batch(IO, 1, seed) for seed in range(3)]
     with find("PyTorchRuntime", Runtime)().load(source) as session:
         expected = [session.infer(sample)["add"] for sample in samples]
     with find(runtime, Runtime)().load(compiled) as session:

@@ -30,7 +30,7 @@ from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.runtimes.openvino import OpenVINORuntime
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.testing.model_files import write_onnx_network, write_tflite_difference
-from nnpipe.workflows.candidates.deployment import Deployment, deployed
+from nnpipe.workflows.candidates.deployment import Deployment, start_deployment
 
 KINDS = (
     "float32",
@@ -75,7 +75,7 @@ def write_identity(path: Path, dtype: str, shape: tuple[int | None, ...]) -> Art
         str(path),
     )
     io = IOSpec((TensorSpec("x", shape, dtype),), (TensorSpec("y", shape, dtype),))
-    return Artifact.of(path, "onnx", io)
+    return Artifact.create(path, "onnx", io)
 
 
 def write_copy(path: Path, dtype: str, shape: tuple[int | None, ...]) -> Artifact:
@@ -122,7 +122,7 @@ def write_copy(path: Path, dtype: str, shape: tuple[int | None, ...]) -> Artifac
     builder.Finish(model.Pack(builder), b"TFL3")
     path.write_bytes(bytes(builder.Output()))
     io = IOSpec((TensorSpec("x", shape, dtype),), (TensorSpec("y", shape, dtype),))
-    return Artifact.of(path, "tflite", io)
+    return Artifact.create(path, "tflite", io)
 
 
 def values(dtype: str, shape: tuple[int | None, ...]) -> np.ndarray:
@@ -151,7 +151,7 @@ def write_program(path: Path, dtype: str, shape: tuple[int | None, ...]) -> Arti
     free = ({"x": {0: torch.export.Dim("n", max=64)}},) if None in shape else None
     given = ({"x": torch.zeros(lengths, dtype=getattr(torch, dtype))},)
     torch.export.save(torch.export.export(Copy(), given, dynamic_shapes=free), path)
-    return Artifact.of(path, "torch-export", PyTorchRuntime().io_of(path))
+    return Artifact.create(path, "torch-export", PyTorchRuntime().io_of(path))
 
 
 Writer = Callable[[Path, str, "tuple[int | None, ...]"], Artifact]
@@ -273,7 +273,9 @@ def test_compiled_a_tensor_of_any_kind_passes_or_is_refused_by_name(
 def target() -> Iterator[RuntimeProtocol]:
     """A server with ONNX Runtime, in a process of its own."""
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
-    with deployed(Deployment(NetworkProtocol(port=0), serve=True), ONNXRuntime()) as reached:
+    with start_deployment(
+        Deployment(NetworkProtocol(port=0), serve=True), ONNXRuntime()
+    ) as reached:
         yield reached
 
 

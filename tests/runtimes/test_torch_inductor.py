@@ -15,15 +15,15 @@ from nnpipe.compilers.torch_inductor import TorchInductorCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.tensors import Batch, random_batch
+from nnpipe.core.tensors import Batch, generate_random_batch
 from nnpipe.formats.sealed import SealedFile, write_sealed
 from nnpipe.frameworks.torch_inductor import FORMAT, release
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.runtimes.torch_inductor import TorchInductorRuntime
 from nnpipe.testing.model_files import (
     NETWORK_IO,
-    outputs_of_network,
-    torch_network,
+    create_torch_network,
+    run_network,
     write_torch_network,
 )
 from nnpipe.testing.runtime import RuntimeContract
@@ -51,16 +51,16 @@ class TestTorchInductorRuntime(RuntimeContract):
 
     @pytest.fixture
     def expected(self, batch: Batch) -> Batch:
-        return outputs_of_network(torch_network(), batch)
+        return run_network(create_torch_network(), batch)
 
 
 @pytest.mark.slow
 def test_machine_code_computes_what_the_program_computes(compiled: Artifact) -> None:
     with TorchInductorRuntime().load(compiled) as session:
         for size in (1, 5):
-            batch = random_batch(NETWORK_IO, size, seed=size)
+            batch = generate_random_batch(NETWORK_IO, size, seed=size)
             found = session.infer(batch)
-            for name, array in outputs_of_network(torch_network(), batch).items():
+            for name, array in run_network(create_torch_network(), batch).items():
                 np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-6)
 
 
@@ -79,7 +79,7 @@ class TestCompiledWhenItRuns(RuntimeContract):
 
     @pytest.fixture
     def expected(self, batch: Batch) -> Batch:
-        return outputs_of_network(torch_network(), batch)
+        return run_network(create_torch_network(), batch)
 
 
 def test_compiling_is_for_the_cpu_only() -> None:
@@ -116,6 +116,6 @@ def test_code_for_another_machine_is_refused(
     path = tmp_path / "foreign.aoti"
     write_sealed(path, SealedFile(b"not read so far", FORMAT, NETWORK_IO, {**here, **note}))
     with pytest.raises(ArtifactError, match=told) as caught:
-        TorchInductorRuntime().load(Artifact.of(path, FORMAT, NETWORK_IO))
+        TorchInductorRuntime().load(Artifact.create(path, FORMAT, NETWORK_IO))
     assert str(path) in str(caught.value)
     assert_one_line(caught.value)

@@ -14,7 +14,7 @@ from installed import needs
 from nnpipe.compilers.tvm import TVMCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError
-from nnpipe.core.tensors import Batch, random_batch
+from nnpipe.core.tensors import Batch, generate_random_batch
 from nnpipe.formats.sealed import SealedFile, read_sealed, write_sealed
 from nnpipe.runtimes.tvm import TVMRuntime
 from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network
@@ -68,7 +68,7 @@ def test_servers_know_that_loading_runs_machine_code() -> None:
 def test_the_caller_keeps_its_cores(compiled: Artifact) -> None:
     before = os.sched_getaffinity(0)
     with TVMRuntime(num_threads=1).load(compiled) as session:
-        session.infer(random_batch(NETWORK_IO, 2))
+        session.infer(generate_random_batch(NETWORK_IO, 2))
         assert session.stats()["num_threads"] == 1
     assert os.sched_getaffinity(0) == before
 
@@ -77,7 +77,7 @@ def test_two_models_of_one_shape_are_told_apart(tmp_path: Path, compiled: Artifa
     other = TVMCompiler(target="generic").compile(
         write_onnx_network(tmp_path / "other.onnx", seed=7), tmp_path / "other.so"
     )
-    batch = random_batch(NETWORK_IO, 2)
+    batch = generate_random_batch(NETWORK_IO, 2)
     with TVMRuntime().load(compiled) as one, TVMRuntime().load(other) as two:
         first, second = one.infer(batch), two.infer(batch)
         assert np.abs(first["scores"] - second["scores"]).max() > 0.1
@@ -86,7 +86,7 @@ def test_two_models_of_one_shape_are_told_apart(tmp_path: Path, compiled: Artifa
 
 def resealed(source: Artifact, path: Path, **changes: Any) -> Artifact:
     write_sealed(path, dataclasses.replace(read_sealed(source.path, "tvm"), **changes))
-    return Artifact.of(path, "tvm", source.io)
+    return Artifact.create(path, "tvm", source.io)
 
 
 @pytest.mark.parametrize(

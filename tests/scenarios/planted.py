@@ -72,7 +72,7 @@ class PlantedCompiler(ModelCompiler):
     def _compile(self, artifact: Artifact, path: Path, calibration: Any) -> Artifact:
         misbehave(self.deed)
         shutil.copyfile(artifact.path, path)
-        return Artifact.of(path, "onnx", artifact.io, producer=self.describe(), parent=artifact)
+        return Artifact.create(path, "onnx", artifact.io, producer=self.describe(), parent=artifact)
 
 
 class PlantedRuntime(Runtime):

@@ -207,7 +207,7 @@ def test_a_damaged_pipeline_file_is_named_with_the_place(
 
 
 def test_every_scenario_runs_as_a_module_too() -> None:
-    from nnpipe.scenarios._cli.index import scenarios, summary_of
+    from nnpipe.scenarios._cli.index import list_scenarios, read_scenario_summary
 
     assert {
         "model_training",
@@ -215,7 +215,7 @@ def test_every_scenario_runs_as_a_module_too() -> None:
         "inference_tester",
         "render_report",
         "run",
-    } <= set(scenarios())
-    for name in scenarios():
+    } <= set(list_scenarios())
+    for name in list_scenarios():
         assert callable(import_module(f"nnpipe.scenarios.{name}").main)
-        assert summary_of(name)
+        assert read_scenario_summary(name)

@@ -17,7 +17,7 @@ from nnpipe.measuring.comparison import Comparison
 from nnpipe.measuring.run import Run
 from nnpipe.scenarios.compare import main
 from nnpipe.workflows.candidates.spec import CandidateSpec
-from nnpipe.workflows.candidates.worker_pool import Stage
+from nnpipe.workflows.candidates.worker_pool import CandidatePool
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
@@ -199,7 +199,7 @@ def test_bad_input_is_one_line_and_status_2(
 # ------------------------------------------------------------------------------------------
 
 
-def stage(*paths: str) -> Stage:
+def stage(*paths: str) -> CandidatePool:
     from nnpipe.datasets.digits import DigitsDataset
     from nnpipe.modelwrappers.files.onnx import ONNXModel
 
@@ -207,7 +207,7 @@ def stage(*paths: str) -> Stage:
         CandidateSpec(path, ONNXModel(model_path=Path(path), scale=16.0), Path(path))
         for path in paths
     ]
-    return Stage(candidates, DigitsDataset(), limit=60.0)
+    return CandidatePool(candidates, DigitsDataset(), limit=60.0)
 
 
 def test_a_worker_that_cannot_start_costs_its_candidate_only(
@@ -256,8 +256,8 @@ def test_samples_differ_from_call_to_call_and_blocks_go_on_where_the_last_one_en
 
     candidate = OpenCandidate()
     candidate._batches = [0, 1, 2]
-    assert candidate._take(4) == [0, 1, 2, 0]
-    assert candidate._take(3) == [1, 2, 0]
+    assert candidate._next_batches(4) == [0, 1, 2, 0]
+    assert candidate._next_batches(3) == [1, 2, 0]
 
 
 def _workers() -> set[psutil.Process]:

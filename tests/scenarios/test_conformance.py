@@ -13,9 +13,14 @@ import numpy as np
 import pytest
 
 from nnpipe.scenarios.conformance import main
-from nnpipe.workflows.verification.conformance_cases import counted, results, run_case
-from nnpipe.workflows.verification.test_vectors import Case, difference, find_cases, read_side
-from nnpipe.workflows.ways import Way
+from nnpipe.workflows.recipes import Recipe
+from nnpipe.workflows.verification.conformance_cases import count_results, run_case, run_cases
+from nnpipe.workflows.verification.test_vectors import (
+    Case,
+    describe_difference,
+    find_cases,
+    read_side,
+)
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
@@ -126,8 +131,8 @@ def test_a_case_after_a_crash_runs_in_a_new_process(tmp_path: Path) -> None:
     for number in range(3):
         write_vector(tmp_path / "vectors", f"test_{number}")
     cases = find_cases(tmp_path / "vectors")
-    found = list(results(cases, Way("ONNX", (), crooked.Crashing()), 1e-3, 1e-5, 30, jobs=2))
-    assert counted(found)["crashed"] == 3
+    found = list(run_cases(cases, Recipe("ONNX", (), crooked.Crashing()), 1e-3, 1e-5, 30, jobs=2))
+    assert count_results(found)["crashed"] == 3
 
 
 @pytest.mark.parametrize(
@@ -157,7 +162,7 @@ def test_a_case_after_a_crash_runs_in_a_new_process(tmp_path: Path) -> None:
     ],
 )
 def test_differences_are_told(expected: Any, found: Any, told: str) -> None:
-    answer = difference(np.asarray(expected), np.asarray(found), 1e-3, 1e-5)
+    answer = describe_difference(np.asarray(expected), np.asarray(found), 1e-3, 1e-5)
     assert (answer == "") == (told == "")
     assert told in answer
 
@@ -265,8 +270,8 @@ def test_onnx_runtime_computes_every_operator_vector_or_refuses_it_by_name(
     from nnpipe.runtimes.onnxruntime import ONNXRuntime
 
     assert len(node_vectors) == 744
-    found = list(results(node_vectors, Way("ONNX", (), ONNXRuntime()), 1e-3, 1e-5, 60, jobs=1))
-    counts = counted(found)
+    found = list(run_cases(node_vectors, Recipe("ONNX", (), ONNXRuntime()), 1e-3, 1e-5, 60, jobs=1))
+    counts = count_results(found)
     assert counts == {"passed": 737, "wrong": 0, "refused": 7, "failed": 0, "crashed": 0}
     assert all(
         "only plain tensors" in result.reason for result in found if result.status == "refused"
@@ -279,16 +284,16 @@ def test_litert_computes_every_layer_bit_for_bit(layer_vectors: list[Case]) -> N
 
     assert len(layer_vectors) == 64
     found = list(
-        results(
+        run_cases(
             layer_vectors,
-            Way("LiteRT", (), LiteRTRuntime(reference_kernels=True)),
+            Recipe("LiteRT", (), LiteRTRuntime(reference_kernels=True)),
             0.0,
             0.0,
             60,
             jobs=1,
         )
     )
-    assert counted(found)["passed"] == 64
+    assert count_results(found)["passed"] == 64
 
 
 def test_no_vector_passes_that_was_changed(node_vectors: list[Case]) -> None:
@@ -305,13 +310,13 @@ def test_no_vector_passes_that_was_changed(node_vectors: list[Case]) -> None:
                 continue
             for array in arrays.values():
                 looked_at += 1
-                assert difference(array, array.copy(), 1e-3, 1e-5) == ""
-                assert difference(array, array[None], 1e-3, 1e-5)
+                assert describe_difference(array, array.copy(), 1e-3, 1e-5) == ""
+                assert describe_difference(array, array[None], 1e-3, 1e-5)
                 if array.dtype.kind in "biuf":
                     other = np.complex64 if array.dtype == np.float64 else np.float64
-                    assert difference(array, array.astype(other), 1e-3, 1e-5)
+                    assert describe_difference(array, array.astype(other), 1e-3, 1e-5)
                 if array.size:
-                    assert difference(array, changed(array), 1e-3, 1e-5), case.name
+                    assert describe_difference(array, changed(array), 1e-3, 1e-5), case.name
     assert looked_at > 800
 
 

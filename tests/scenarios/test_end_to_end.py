@@ -245,10 +245,10 @@ def test_the_example_runs_as_a_whole(tmp_path: Path) -> None:
 def test_the_schema_accepts_the_example_and_refuses_a_slip() -> None:
     jsonschema = pytest.importorskip("jsonschema", reason="checks the schema")
     from nnpipe.experiment.settings import read_settings
-    from nnpipe.workflows.pipeline.schema import schema
+    from nnpipe.workflows.pipeline.schema import build_pipeline_schema
 
-    checker = jsonschema.Draft202012Validator(schema())
-    checker.check_schema(schema())
+    checker = jsonschema.Draft202012Validator(build_pipeline_schema())
+    checker.check_schema(build_pipeline_schema())
     settings = read_settings(EXAMPLE)
     assert list(checker.iter_errors(settings)) == []
     settings["model"]["training"]["num_epoch"] = 3

@@ -117,7 +117,9 @@ def test_an_experiment_without_code_is_carried_out_and_recorded(recorded: Path) 
     run = run_of(recorded)
     assert (run.status, run.done, run.total) == ("completed", 3, 3)
     assert run.statistics["digits/test/digit/accuracy"] > 0.6
-    assert Configuration(run.configuration) == Configuration.read(FILE).changed(FEWER[1], FEWER[3])
+    assert Configuration(run.configuration) == Configuration.read(FILE).with_changes(
+        FEWER[1], FEWER[3]
+    )
     with RunDatabase(recorded / "runs.sqlite") as database:
         history = database.figures.history(run.id, "steps")
         assert history["epoch"].tolist() == [1, 2, 3]

@@ -22,7 +22,7 @@ from nnpipe.datasets.arrays import write_arrays
 from nnpipe.datasets.image_files import ImageFolderDataset
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
-from nnpipe.workflows.candidates.stages import prepared
+from nnpipe.workflows.candidates.stages import prepare_dataset
 
 HOSTILE = "\x1b]0;title\x07\x1b[2Jx\u202ey\x9bz\r=1+1"
 OBEYED = re.compile(
@@ -136,6 +136,6 @@ def test_the_name_of_a_class_makes_no_line_of_its_own(
         for number in range(4):
             pictures.new("RGB", (8, 8), (number, 0, 0)).save(tmp_path / name / f"{number}.png")
     with caplog.at_level("INFO", "nnpipe"):
-        prepared(ImageFolderDataset(dataset_root=tmp_path))
+        prepare_dataset(ImageFolderDataset(dataset_root=tmp_path))
     assert any("an error of nnpipe" in text for text in caplog.messages)
     assert not any("\n" in text for text in caplog.messages)

@@ -20,7 +20,7 @@ from nnpipe.measuring.run import Run
 from nnpipe.scenarios.inference_performance import main as inference_performance
 from nnpipe.scenarios.inference_tester import main as inference_tester
 from nnpipe.scenarios.run import main as run_pipeline
-from nnpipe.workflows.isolation.subprocess_worker import Died, Worker
+from nnpipe.workflows.isolation.subprocess_worker import Worker, WorkerDied
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -75,7 +75,7 @@ def test_what_ended_a_task_is_one_line_and_the_next_task_is_carried_out(
 @pytest.mark.parametrize("deed", ["spawn and leave", "fork and leave"])
 def test_what_a_task_leaves_behind_is_ended_and_hides_nothing(deed: str, tmp_path: Path) -> None:
     note = tmp_path / "pid"
-    with Worker("planted:chore") as worker, pytest.raises(Died, match="status 3"):
+    with Worker("planted:chore") as worker, pytest.raises(WorkerDied, match="status 3"):
         worker.call({"deed": deed, "note": str(note)}, 30)
     assert gone(int(note.read_text()))
 

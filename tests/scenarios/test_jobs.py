@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nnpipe.jobs.agent.processes import processes_with_variable
+from nnpipe.jobs.agent.processes import find_processes_with_variable
 from nnpipe.jobs.agent.termination import end
 from nnpipe.scenarios.jobs import main
 
@@ -46,7 +46,7 @@ def here(tmp_path, monkeypatch):
     yield tmp_path
 
     def left():
-        return processes_with_variable(MARK, str(tmp_path)) - {os.getpid()}
+        return find_processes_with_variable(MARK, str(tmp_path)) - {os.getpid()}
 
     limit, pause = time.monotonic() + 30, 0.01
     while left() and time.monotonic() < limit:
@@ -210,7 +210,7 @@ def test_following_the_log_of_a_job_that_is_gone_ends(here, capsys):
     while (job := listed()[0])["state"] != "in progress":  # before, files are still being written
         time.sleep(0.02)
     shutil.rmtree(job["folder"])
-    end(lambda: processes_with_variable(MARK, str(here)) - {os.getpid()}, 0.0)
+    end(lambda: find_processes_with_variable(MARK, str(here)) - {os.getpid()}, 0.0)
     assert main(["logs", "train.py", "--follow"]) == 0
     assert "is gone" in listed()[0]["reason"]
 

@@ -11,7 +11,7 @@ import pytest
 from tests.tools.installed import needs
 
 from nnpipe.__main__ import main
-from nnpipe.core.artifact import sidecar_of
+from nnpipe.core.artifact import get_sidecar_path
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import check_apart
 from nnpipe.datasets.arrays import write_arrays
@@ -84,7 +84,7 @@ def test_a_command_refuses_to_write_over_what_it_reads(
 def test_a_result_never_replaces_a_models_description(
     model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sidecar_of(model).write_text("{}")
+    get_sidecar_path(model).write_text("{}")
     assert main(["explain", "model.onnx", "--json", "model.onnx.json"]) == 2
     assert "would replace model.onnx.json" in capsys.readouterr().err
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnpipe.core.artifact import sidecar_of
+from nnpipe.core.artifact import get_sidecar_path
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.measuring.comparison import Comparison
@@ -223,6 +223,6 @@ def test_a_file_tells_what_it_wants_and_means(
     told = capsys.readouterr().out
     assert "wants       image: divided by 16, from samples of 0 to 16" in told
     assert "means       scores: probabilities" in told
-    assert f"(as {sidecar_of(ours['int8'])} says)" in told
+    assert f"(as {get_sidecar_path(ours['int8'])} says)" in told
     assert info.main([str(ours["foreign"])]) == 0
     assert "preprocessing not known: say it with --scale" in capsys.readouterr().out

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nnpipe.__main__ import main
-from nnpipe.measuring.quality_doubts import quality_doubts
+from nnpipe.measuring.quality_warnings import check_quality
 from nnpipe.measuring.run import Run
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
@@ -83,7 +83,7 @@ def measured(out: Path) -> tuple[int, list[str]]:
     run = Run.read(out)
     assert run.evaluation is not None
     right = int(np.sum(run.evaluation.arrays["truth"] == run.evaluation.arrays["predicted"]))
-    return right, [doubt.kind for doubt in quality_doubts(run)]
+    return right, [doubt.kind for doubt in check_quality(run)]
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
 
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
-from nnpipe.scenarios._cli.run_tables import differences
+from nnpipe.scenarios._cli.run_tables import describe_run_differences
 from nnpipe.scenarios.runs import main
 
 OPENVINO = {
@@ -34,7 +34,7 @@ def told(database: RunDatabase, *trees: Mapping[str, Any], packages: Any = None)
     for number, tree in enumerate(trees):
         around = {"packages": packages[number]} if packages else {}
         database.runs.create("model on data", Configuration(tree), environment=around)
-    found = differences(database.runs.find(order="created"))
+    found = describe_run_differences(database.runs.find(order="created"))
     return list(found.values())
 
 

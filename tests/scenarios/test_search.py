@@ -17,7 +17,7 @@ from nnpipe.scenarios.render_report import main as render
 from nnpipe.scenarios.runs import main as runs
 from nnpipe.scenarios.search import main
 from nnpipe.testing.model_files import write_onnx_classifier
-from nnpipe.workflows.search.file import schema
+from nnpipe.workflows.search.file import build_search_schema
 
 needs("optuna")
 needs("sqlalchemy")
@@ -67,7 +67,7 @@ def test_a_search_goes_on_with_its_trials_and_is_exported(folder: Path, capsys: 
     assert "going on after 8 trials" in second
     assert "11 finished" in second
     assert (folder / "study.db").is_file()
-    jsonschema.validate(SEARCH, schema())
+    jsonschema.validate(SEARCH, build_search_schema())
 
 
 def test_a_report_is_written_and_rendered_again(folder: Path, capsys: Any) -> None:

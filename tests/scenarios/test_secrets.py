@@ -28,7 +28,7 @@ from nnpipe.core.secret import OPTIONS
 from nnpipe.datasets.arrays import write_arrays
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
-from nnpipe.scenarios._cli.index import scenarios
+from nnpipe.scenarios._cli.index import list_scenarios
 from nnpipe.scenarios._cli.option_types import secret_assignment
 from nnpipe.testing.model_files import write_onnx_classifier
 from nnpipe.workflows.background_jobs import submit_job
@@ -324,7 +324,7 @@ def test_the_complete_command_lines_are_of_every_command_that_takes_a_secret() -
         "model_training": "inference_tester",
     }  # read by the same functions
     assert {alike.get(command, command) for command in wanted} <= {argv[0] for argv in COMPLETE}
-    assert {option.command for option in options()} == {*scenarios()}
+    assert {option.command for option in options()} == {*list_scenarios()}
 
 
 def test_every_option_whose_value_is_a_secret_is_hidden() -> None:
@@ -332,7 +332,7 @@ def test_every_option_whose_value_is_a_secret_is_hidden() -> None:
     assert declared == {*OPTIONS}
 
 
-@pytest.mark.parametrize("command", scenarios())
+@pytest.mark.parametrize("command", list_scenarios())
 def test_no_message_of_any_command_holds_a_secret(command: str, home: Path) -> None:
     """Each option and positional argument in turn is an address with a password."""
     failed = []

@@ -18,11 +18,11 @@ from saying import said_by_nnpipe
 
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.report.document import Tiles
-from nnpipe.report.inputs.sweep_file import Found
-from nnpipe.report.quantity_text import ranged
-from nnpipe.report.sections.sweep import sweep_section
+from nnpipe.report.inputs.sweep_file import SweepFile
+from nnpipe.report.quantity_text import format_figure
+from nnpipe.report.sections.sweep import build_sweep_section
 from nnpipe.scenarios import render_report, sweep
-from nnpipe.workflows.journal import alone
+from nnpipe.workflows.journal import lock_folder
 from nnpipe.workflows.sweep import run as sweep_run
 from nnpipe.workflows.sweep.file import Sweep
 
@@ -191,7 +191,7 @@ def test_weights_that_are_not_there_are_told_before_anything_is_trained(
 
 def test_a_folder_serves_one_sweep_at_a_time(model, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    with alone(tmp_path / "out"):
+    with lock_folder(tmp_path / "out"):
         assert sweep.main([str(written(tmp_path, settings(model)))]) == 2
     assert "another sweep is at work here" in capsys.readouterr().err
 
@@ -259,7 +259,7 @@ def test_what_qualifies_is_chosen_and_certified(undisturbed):
 def test_page_terminal_and_certificate_tell_one_number_with_its_doubts(undisturbed):
     folder, out = undisturbed
     certificate = json.loads((folder / "out" / "certificate.json").read_text("utf-8"))
-    found = Found.from_json(json.loads((folder / "out" / "sweep.json").read_text("utf-8")))
+    found = SweepFile.from_json(json.loads((folder / "out" / "sweep.json").read_text("utf-8")))
     assert found.again is not None
     certified = {each["metric"]: each for each in certificate["figures"]}
     assert set(certified) == {metric.name for metric in found.metrics}
@@ -272,10 +272,10 @@ def test_page_terminal_and_certificate_tell_one_number_with_its_doubts(undisturb
         each, known = certified[metric.name], found.again.figures[metric.name]
         assert (each["value"], each["low"], each["high"]) == (known.value, known.low, known.high)
         assert (each["unit"], each["title"]) == (metric.unit, metric.title)
-    text = ranged(found.choose, found.again.figures[found.choose.name])
+    text = format_figure(found.choose, found.again.figures[found.choose.name])
     tiles = {
         t.label: t
-        for block in sweep_section(found).blocks
+        for block in build_sweep_section(found).blocks
         if isinstance(block, Tiles)
         for t in block.items
     }

@@ -10,9 +10,9 @@ import pytest
 
 from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
-from nnpipe.scenarios._cli.target_words import installed_text, plan_text
+from nnpipe.scenarios._cli.target_options import describe_install_plan, describe_installed
 from nnpipe.workflows.boards.board import BoardFacts, SSHBoard
-from nnpipe.workflows.boards.install import Installed, InstallPlan, TargetSettings, TargetState
+from nnpipe.workflows.boards.install import Installation, InstallPlan, TargetSettings, TargetState
 from nnpipe.workflows.boards.packages import Platform
 
 
@@ -56,22 +56,24 @@ def state(pid: int | None = 1) -> TargetState:
 def test_the_device_is_reached_where_its_server_listens(
     listen: str, python: str, protocol: str, arguments: dict[str, Any]
 ) -> None:
-    told = installed_text(Installed(plan(listen, python=python), state(), True))
+    told = describe_installed(Installation(plan(listen, python=python), state(), True))
     device = json.loads(told.rpartition("  - ")[2])
     assert device["protocol"] == {"class": protocol, "arguments": arguments}
     assert device["remote"] == {"token_file": "pi.token"}
 
 
 def test_a_server_that_ends_with_the_login_is_told_with_its_remedy() -> None:
-    assert "sudo loginctl enable-linger pi" in installed_text(
-        Installed(plan("127.0.0.1"), state(), False)
+    assert "sudo loginctl enable-linger pi" in describe_installed(
+        Installation(plan("127.0.0.1"), state(), False)
     )
-    assert "enable-linger" not in installed_text(Installed(plan("127.0.0.1"), state(), True))
+    assert "enable-linger" not in describe_installed(Installation(plan("127.0.0.1"), state(), True))
 
 
 def test_what_is_planned_says_what_is_replaced_made_and_left_out() -> None:
-    told = plan_text(plan("127.0.0.1"))
+    told = describe_install_plan(plan("127.0.0.1"))
     assert "which is replaced" in told
     assert "pi.token, which is made" in told
     assert "started with the board" in told
-    assert "does not start with the board" in plan_text(plan("127.0.0.1", service="process"))
+    assert "does not start with the board" in describe_install_plan(
+        plan("127.0.0.1", service="process")
+    )

@@ -18,7 +18,7 @@ import pytest
 from nnpipe.protocols.network import UnixProtocol
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.scenarios.testrun import main
-from nnpipe.workflows.candidates.deployment import Deployment, deployed
+from nnpipe.workflows.candidates.deployment import Deployment, start_deployment
 from nnpipe.workflows.testrun import testrun
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
@@ -224,14 +224,14 @@ def test_a_process_that_the_plugin_leaves_behind_is_ended():
 
 
 def test_a_plugin_that_is_changed_once_it_was_looked_at_is_not_run(monkeypatch, capsys):
-    look = testrun.checked_source
+    look = testrun.read_checked_source
 
     def changed_then(name, needed):
         found = look(name, needed)
         write_plugin("open('/'.join(['..', 'changed']), 'w').close()", name=name)
         return found
 
-    monkeypatch.setattr(testrun, "checked_source", changed_then)
+    monkeypatch.setattr(testrun, "read_checked_source", changed_then)
     assert run() == 2
     assert "plugin mine.py: it was changed after it had been looked at" in capsys.readouterr().err
     assert not Path("tried").exists()
@@ -332,7 +332,7 @@ def test_a_runtime_is_chosen_and_so_is_a_target(tmp_path, capsys):
     protocol = UnixProtocol(socket_path=tmp_path / "socket")
     remote = ("--protocol-cls", "UnixProtocol", "--socket-path", str(tmp_path / "socket"))
     for words in (remote, (*remote, "--runtime", "ONNXRuntime")):
-        with deployed(Deployment(protocol, serve=True), ONNXRuntime()):
+        with start_deployment(Deployment(protocol, serve=True), ONNXRuntime()):
             assert run(*words, "--title", "far away") == 0
         assert sums() == RIGHT
         assert (

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from nnpipe.measuring.quantities import quantity
+from nnpipe.measuring.quantities import find_quantity
 from nnpipe.measuring.run import Run
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.quantity_text import written
-from nnpipe.report.writers.json_figures import figures_of
+from nnpipe.report.quantity_text import format_quantity
+from nnpipe.report.writers.json_figures import collect_figures
 from nnpipe.scenarios import inference_performance, inference_tester
 
 
@@ -39,11 +39,13 @@ def test_a_measurement_ends_with_speed_and_quality(model, tmp_path, capsys, comm
             inference_tester.main(["ONNXModel", "none", "ONNXRuntime", "DigitsDataset", *rest]) == 0
         )
     told = capsys.readouterr().out
-    candidate = Candidate.of(Run.read(out))
-    known = figures_of(candidate)
+    candidate = Candidate.from_run(Run.read(out))
+    known = collect_figures(candidate)
     for name in ("latency_median", "latency_p90", "throughput", "accuracy", "memory"):
-        line = next(line for line in told.splitlines() if line.startswith(quantity(name).title))
-        assert written(quantity(name), known[name].value) in line
+        line = next(
+            line for line in told.splitlines() if line.startswith(find_quantity(name).title)
+        )
+        assert format_quantity(find_quantity(name), known[name].value) in line
     assert " to " in next(line for line in told.splitlines() if line.startswith("Accuracy"))
     assert any(line.startswith("Doubts") for line in told.splitlines())
     for doubt in candidate.doubts:

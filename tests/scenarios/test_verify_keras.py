@@ -54,7 +54,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def compiled(source: Path, target: str) -> Artifact:
     wrapper = KerasModel(model_path=source, scale=16.0)
-    exported = Artifact.of(source, "keras", wrapper.io)
+    exported = Artifact.create(source, "keras", wrapper.io)
     compiler = TFLiteCompiler.from_json({"target": target})
 
     def calibration() -> Iterator[Batch]:

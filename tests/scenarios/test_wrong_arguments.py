@@ -19,7 +19,7 @@ import pytest
 
 from nnpipe.__main__ import main
 from nnpipe.core.arguments import Kind
-from nnpipe.scenarios._cli.index import scenarios
+from nnpipe.scenarios._cli.index import list_scenarios
 from nnpipe.scenarios._cli.option_types import Percentage, output_file, output_folder
 
 # What names the classes whose options join those of the command.
@@ -79,7 +79,7 @@ def options() -> tuple[Option, ...]:
     named.
     """
     found = []
-    for command in scenarios():
+    for command in list_scenarios():
         made: list[argparse.ArgumentParser] = []
 
         def parsed(

@@ -17,9 +17,9 @@ from installed import needs
 from nnpipe.core.errors import NNPipeError
 from nnpipe.experiment.settings import read_settings
 from nnpipe.workflows.pipeline.file import Pipeline
-from nnpipe.workflows.pipeline.schema import schema as pipeline_schema
+from nnpipe.workflows.pipeline.schema import build_pipeline_schema as pipeline_schema
 from nnpipe.workflows.sweep.file import Sweep
-from nnpipe.workflows.sweep.schema import schema as sweep_schema
+from nnpipe.workflows.sweep.schema import build_sweep_schema as sweep_schema
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 WRONG: list[Any] = [

@@ -97,7 +97,7 @@ class _Rewriter(ModelCompiler):
         self.rewrite(model.graph)
         onnx.save_model(model, str(path))
         target = type(self).target
-        return Artifact.of(
+        return Artifact.create(
             path, "onnx", artifact.io, target=target, producer=self.describe(), parent=artifact
         )
 

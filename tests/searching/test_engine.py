@@ -12,9 +12,9 @@ from tests.tools.installed import needs
 from nnpipe.core.errors import ConfigError
 from nnpipe.searching.engine import SearchEngine
 from nnpipe.searching.objectives import Objectives
-from nnpipe.searching.samplers import SAMPLERS, sampler_from_json
+from nnpipe.searching.samplers import SAMPLERS, parse_sampler
 from nnpipe.searching.space import SearchSpace
-from nnpipe.searching.trial_store import MemoryTrials, configuration_key
+from nnpipe.searching.trial_store import MemoryTrials, build_configuration_key
 
 needs("optuna")
 
@@ -49,7 +49,7 @@ def continued(store: MemoryTrials, sampler: Any, limit: int, seed: int = 0) -> l
     """Carry on a search with a new engine, and return all configurations."""
     space = SearchSpace.from_json(ENTRIES, CONSTRAINTS)
     engine = SearchEngine(
-        space, Objectives({"loss": "minimize"}), store, sampler_from_json(sampler), seed=seed
+        space, Objectives({"loss": "minimize"}), store, parse_sampler(sampler), seed=seed
     )
     while lease := store.lease("worker", engine.propose, limit):
         assert lease.trial.configuration is not None
@@ -67,7 +67,7 @@ def test_a_search_that_starts_again_goes_on_as_if_it_had_not_ended(kind: str) ->
     for limit in (7, 19, 36):
         parts = continued(store, sampler, limit)
     assert parts == at_once
-    assert len({configuration_key(each) for each in parts}) == 36
+    assert len({build_configuration_key(each) for each in parts}) == 36
     assert continued(MemoryTrials(), sampler, 10, seed=1) != at_once[:10]
 
 
@@ -77,22 +77,18 @@ def test_a_finite_space_is_gone_through_once(sampler: str) -> None:
         {"a": {"kind": "int", "low": 1, "high": 4}, "b": {"kind": "bool"}}, ["not b or a > 2"]
     )
     store = MemoryTrials()
-    engine = SearchEngine(
-        space, Objectives({"loss": "minimize"}), store, sampler_from_json(sampler)
-    )
+    engine = SearchEngine(space, Objectives({"loss": "minimize"}), store, parse_sampler(sampler))
     while lease := store.lease("worker", engine.propose, 100):
         store.finish(lease, {"loss": 0.0})
     found = [dict(trial.configuration or {}) for trial in store.trials()]
-    assert sorted(found, key=str) == sorted(space.configurations(), key=str)
+    assert sorted(found, key=str) == sorted(space.iter_configurations(), key=str)
     assert len(found) == 6
 
 
 def test_noise_allows_a_configuration_again() -> None:
     space = SearchSpace.from_json({"b": {"kind": "bool"}})
     store = MemoryTrials(repeats=True)
-    engine = SearchEngine(
-        space, Objectives({"loss": "minimize"}), store, sampler_from_json("random")
-    )
+    engine = SearchEngine(space, Objectives({"loss": "minimize"}), store, parse_sampler("random"))
     while lease := store.lease("worker", engine.propose, 6):
         store.finish(lease, {"loss": 0.0})
     assert len(store.trials()) == 6
@@ -102,9 +98,7 @@ def test_trials_of_a_smaller_space_count_after_choices_were_added() -> None:
     store = MemoryTrials()
     for values in ([1, 2], [1, 2, 3]):
         space = SearchSpace.from_json({"a": {"kind": "discrete", "values": values}})
-        engine = SearchEngine(
-            space, Objectives({"loss": "minimize"}), store, sampler_from_json("tpe")
-        )
+        engine = SearchEngine(space, Objectives({"loss": "minimize"}), store, parse_sampler("tpe"))
         while lease := store.lease("worker", engine.propose, 10):
             store.finish(lease, {"loss": 0.0})
     assert sorted(trial.configuration["a"] for trial in store.trials() if trial.configuration) == [
@@ -118,28 +112,22 @@ def test_a_search_may_have_several_objectives() -> None:
     space = SearchSpace.from_json({"a": {"kind": "uniform", "low": 0, "high": 1}})
     goals = Objectives({"gain": "maximize", "cost": "minimize"})
     store = MemoryTrials()
-    engine = SearchEngine(
-        space, goals, store, sampler_from_json({"kind": "nsga2", "population": 4})
-    )
+    engine = SearchEngine(space, goals, store, parse_sampler({"kind": "nsga2", "population": 4}))
     while lease := store.lease("worker", engine.propose, 20):
         a = (lease.trial.configuration or {})["a"]
         store.finish(lease, {"gain": min(a, 0.5), "cost": a})
-    front = goals.front(store.trials())
+    front = goals.find_front(store.trials())
     assert all((trial.configuration or {})["a"] <= 0.5 or trial is front[0] for trial in front)
     with pytest.raises(ConfigError, match="evolution has one objective, and there are 2"):
-        SearchEngine(space, goals, store, sampler_from_json("evolution"))
+        SearchEngine(space, goals, store, parse_sampler("evolution"))
     with pytest.raises(ConfigError, match="prune_by: name one of the objectives: gain, cost"):
-        SearchEngine(
-            space, goals, store, sampler_from_json("random"), prune_by=None, pruner=_median()
-        )
+        SearchEngine(space, goals, store, parse_sampler("random"), prune_by=None, pruner=_median())
 
 
 def test_constraints_that_allow_next_to_nothing_are_said() -> None:
     space = SearchSpace.from_json({"a": {"kind": "uniform", "low": 0, "high": 1}}, ["a > 2"])
     store = MemoryTrials()
-    engine = SearchEngine(
-        space, Objectives({"loss": "minimize"}), store, sampler_from_json("random")
-    )
+    engine = SearchEngine(space, Objectives({"loss": "minimize"}), store, parse_sampler("random"))
     with pytest.raises(ConfigError, match="the constraints allow no new one"):
         store.lease("worker", engine.propose, 1)
 

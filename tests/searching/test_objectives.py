@@ -7,7 +7,7 @@ import pytest
 from nnpipe.core.errors import ConfigError
 from nnpipe.searching.engine import SearchEngine
 from nnpipe.searching.objectives import Limit, Objectives
-from nnpipe.searching.samplers import sampler_from_json
+from nnpipe.searching.samplers import parse_sampler
 from nnpipe.searching.space import SearchSpace
 from nnpipe.searching.trial_store import MemoryTrials, SearchTrial
 
@@ -29,7 +29,7 @@ def test_a_trial_beyond_a_limit_is_neither_best_nor_on_the_front() -> None:
     best = OBJECTIVES.best(trials, "size")
     assert best is not None
     assert best.number == 2
-    assert [each.number for each in OBJECTIVES.front(trials)] == [2]
+    assert [each.number for each in OBJECTIVES.find_front(trials)] == [2]
 
 
 def test_values_with_limits_have_to_be_returned() -> None:
@@ -46,7 +46,7 @@ def test_values_with_limits_have_to_be_returned() -> None:
 def test_samplers_go_where_limits_hold(kind: str) -> None:
     pytest.importorskip("optuna", reason="Optuna is not installed")
     space = SearchSpace.from_json({name: {"kind": "uniform", "low": 0, "high": 1} for name in "xy"})
-    sampler = sampler_from_json({"kind": kind, "population": 10} if kind == "nsga2" else kind)
+    sampler = parse_sampler({"kind": kind, "population": 10} if kind == "nsga2" else kind)
 
     def share_within(limits: tuple[Limit, ...]) -> float:
         """Return the share of late trials within a limit that the objective pulls away from."""

@@ -15,7 +15,7 @@ from nnpipe.searching.parameters import (
     PowerParameter,
     SearchParameter,
     UniformParameter,
-    parameter_from_json,
+    parse_parameter,
 )
 
 ALL: list[SearchParameter] = [
@@ -36,32 +36,32 @@ ALL: list[SearchParameter] = [
 def test_values_and_positions_go_together_and_survive_json(parameter: SearchParameter) -> None:
     positions = [i / 40 for i in range(41)]
     for position in positions:
-        value = parameter.value_at(position)
+        value = parameter.get_value_at(position)
         there = parameter.position(value)
         assert 0 <= there <= 1
-        assert parameter.value_at(there) == pytest.approx(value)
+        assert parameter.get_value_at(there) == pytest.approx(value)
     if parameter.count is not None and parameter.count < 100:
         choices = parameter.choices()
         assert len(choices) == parameter.count
-        assert [parameter.value_at(parameter.position(each)) for each in choices] == pytest.approx(
-            choices
-        )
-        assert {repr(parameter.value_at(each)) for each in positions} == {
+        assert [
+            parameter.get_value_at(parameter.position(each)) for each in choices
+        ] == pytest.approx(choices)
+        assert {repr(parameter.get_value_at(each)) for each in positions} == {
             repr(each) for each in choices
         }
-    assert parameter_from_json(parameter.to_json(), "x") == parameter
+    assert parse_parameter(parameter.to_json(), "x") == parameter
 
 
 def test_a_power_is_ten_to_the_power_of_a_uniform_number() -> None:
-    assert PowerParameter(-5, -1).value_at(0.25) == pytest.approx(1e-4)
+    assert PowerParameter(-5, -1).get_value_at(0.25) == pytest.approx(1e-4)
     assert PowerParameter(-5, -1).position(1e-2) == pytest.approx(0.75)
 
 
 def test_a_mapping_stands_for_what_it_names() -> None:
     mapping = MappingParameter({"small": {"units": 8}})
-    assert mapping.argument("small") == {"units": 8}
+    assert mapping.get_argument("small") == {"units": 8}
     with pytest.raises(ConfigError, match="'large' is not a value"):
-        mapping.argument("large")
+        mapping.get_argument("large")
 
 
 @pytest.mark.parametrize(
@@ -103,5 +103,5 @@ def test_other_values_are_refused(parameter: SearchParameter, value: Any) -> Non
 )
 def test_a_bad_entry_is_refused_in_one_line(entry: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said) as error:
-        parameter_from_json(entry, "space.x")
+        parse_parameter(entry, "space.x")
     assert "\n" not in str(error.value)

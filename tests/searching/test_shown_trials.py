@@ -38,7 +38,7 @@ def test_what_is_shown_follows_from_all_trials_whatever_their_order(most: int) -
             trials[ended] = SimpleNamespace(number=ended, state="ended")
             ends.append((ended, loss))
             shown.put(ended, trials[ended], loss)
-        assert shown.shown() == expected(trials, ends, most)
+        assert shown.list_shown() == expected(trials, ends, most)
     assert shown[17] is trials[17]
 
 
@@ -48,7 +48,7 @@ def test_all_are_shown_without_a_limit_and_none_that_was_dropped() -> None:
         shown.put(number, SimpleNamespace(number=number), 1.0)  # type: ignore[arg-type]
     shown.drop(1)
     shown.drop(7)
-    found = shown.shown()
+    found = shown.list_shown()
     assert [trial.number for trial in found] == [0, 2]
     found.clear()
-    assert len(shown.shown()) == 2
+    assert len(shown.list_shown()) == 2

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.searching.space import SearchSpace, space_schema
+from nnpipe.searching.space import SearchSpace, build_space_schema
 
 ENTRIES: dict[str, Any] = {
     "momentum": {"kind": "discrete", "values": [0.5, 0.9], "when": "optimiser == 'sgd'"},
@@ -20,7 +20,7 @@ ENTRIES: dict[str, Any] = {
 
 def test_parameters_exist_only_where_their_conditions_hold() -> None:
     space = SearchSpace.from_json(ENTRIES)
-    found = list(space.configurations())
+    found = list(space.iter_configurations())
     assert len(found) == 3 * (1 + 1 + 2)
     assert {"optimiser": "adam", "model.units": 2} in found
     assert {"optimiser": "sgd", "momentum": 0.5, "model.units": 2} in found
@@ -32,7 +32,7 @@ def test_parameters_exist_only_where_their_conditions_hold() -> None:
 
 def test_constraints_leave_configurations_out_unless_a_parameter_is_missing() -> None:
     space = SearchSpace.from_json(ENTRIES, ["momentum * model.units <= 1"])
-    found = list(space.configurations())
+    found = list(space.iter_configurations())
     assert {"optimiser": "adam", "model.units": 3} in found
     assert all(
         each["model.units"] == 1 or "momentum" not in each or each["momentum"] == 0.5
@@ -45,9 +45,9 @@ def test_a_space_survives_json_and_the_schema_accepts_it() -> None:
     space = SearchSpace.from_json(ENTRIES, ["model.units >= 2"])
     written = space.to_json()
     assert SearchSpace.from_json(written["parameters"], written["constraints"]) == space
-    jsonschema.validate(written["parameters"], space_schema())
+    jsonschema.validate(written["parameters"], build_space_schema())
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({"a": {"kind": "int", "low": 1}}, space_schema())
+        jsonschema.validate({"a": {"kind": "int", "low": 1}}, build_space_schema())
 
 
 def test_mappings_become_arguments() -> None:

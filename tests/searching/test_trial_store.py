@@ -6,7 +6,7 @@ import pytest
 from trial_store_contract import Make, TrialStoreContract
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.searching.trial_store import MemoryTrials, configuration_key
+from nnpipe.searching.trial_store import MemoryTrials, build_configuration_key
 
 
 class TestMemoryTrials(TrialStoreContract):
@@ -21,5 +21,7 @@ def test_a_lease_of_no_time_is_refused() -> None:
 
 
 def test_the_key_of_a_configuration_does_not_depend_on_the_order_of_names() -> None:
-    assert configuration_key({"b": 1.5, "a": "x"}) == configuration_key({"a": "x", "b": 1.5})
-    assert configuration_key({"a": 1}) != configuration_key({"a": "1"})
+    assert build_configuration_key({"b": 1.5, "a": "x"}) == build_configuration_key(
+        {"a": "x", "b": 1.5}
+    )
+    assert build_configuration_key({"a": 1}) != build_configuration_key({"a": "1"})

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.storage.store import MAX_NAME, checked_name
+from nnpipe.storage.store import MAX_NAME, validate_name
 
 
 @pytest.mark.parametrize(
     "name", ["a", "lenet-5_v2.pt", "digits/train/0.png", "Ünïcode (1)[2].npz", "コーヒー/x", "a..b"]
 )
 def test_takes_plain_names(name):
-    assert checked_name(name) == name
+    assert validate_name(name) == name
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_takes_plain_names(name):
 )
 def test_refuses_others_and_says_why(name, reason):
     with pytest.raises(ConfigError, match="name") as caught:
-        checked_name(name)
+        validate_name(name)
     assert reason in str(caught.value)
     assert str(caught.value).isprintable()
 
@@ -60,7 +60,7 @@ def test_refuses_others_and_says_why(name, reason):
 @given(st.text(st.sampled_from("ab./\\:~ \x00\n\u0301é*%"), max_size=12) | st.text(max_size=12))
 def test_no_name_leads_out_of_a_folder(name):
     try:
-        checked_name(name)
+        validate_name(name)
     except ConfigError:
         return
     for pure in (PurePosixPath, PureWindowsPath):

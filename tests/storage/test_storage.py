@@ -13,7 +13,7 @@ import pytest
 
 from nnpipe.core.errors import ConfigError, NNPipeError, StorageError
 from nnpipe.storage.storage import Storage, open_storage
-from nnpipe.storage.store import SHELVES, Changed
+from nnpipe.storage.store import SHELVES, FileChanged
 
 SOURCE = str(Path(__file__).resolve().parents[2] / "src")
 
@@ -224,7 +224,7 @@ def test_a_file_that_never_rests_is_told(storage, file, tmp_path, monkeypatch):
     storage.put("datasets", "x", file)
 
     def restless(*_: object) -> None:
-        raise Changed
+        raise FileChanged
 
     monkeypatch.setattr(Storage, "_fetch", restless)
     (tmp_path / "back").write_bytes(b"old")

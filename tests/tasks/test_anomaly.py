@@ -25,7 +25,7 @@ SPEC = DatasetSpec("anomaly", (), ())
 
 
 def judged(score: np.ndarray, truth: np.ndarray, **more: np.ndarray) -> Evaluation:
-    return TASK.judge({"score": score}, {"anomalous": truth, **more}, SPEC)
+    return TASK.evaluate({"score": score}, {"anomalous": truth, **more}, SPEC)
 
 
 @st.composite
@@ -49,7 +49,7 @@ def scored(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def test_metrics_are_scikit_learn_s(drawn):
     score, truth, weights = drawn
     found = judged(score, truth)
-    value = {metric.name: metric.prepared(found)(weights) for metric in TASK.metrics}
+    value = {metric.name: metric.build_statistic(found)(weights) for metric in TASK.metrics}
     there = weights > 0
     if len(set(truth[there])) < 2:
         assert np.isnan(value["auc"])
@@ -78,8 +78,8 @@ def test_a_clip_is_one_sample_with_the_mean_score_of_its_parts(drawn, parts):
     whole = judged(means, truth)
     for metric in TASK.metrics:
         one, other = (
-            metric.prepared(frames)(np.repeat(weights, parts)),
-            metric.prepared(whole)(weights),
+            metric.build_statistic(frames)(np.repeat(weights, parts)),
+            metric.build_statistic(whole)(weights),
         )
         np.testing.assert_allclose(one, other, atol=1e-12)
 
@@ -97,7 +97,7 @@ def test_published_figures_of_toycar_follow_from_published_scores(prefix):
             np.array([float(row[1]) for row in rows]),
             np.array(["anomaly" in row[0] for row in rows]),
         )
-        means.append([TASK.metric(name).of(found) for name in ("auc", "pauc")])
+        means.append([TASK.metric(name).compute(found) for name in ("auc", "pauc")])
         np.testing.assert_allclose(means[-1], [float(cell) for cell in said[machine]], atol=1e-12)
     np.testing.assert_allclose(
         np.mean(means, axis=0), [float(cell) for cell in said["Average"]], atol=1e-12
@@ -108,7 +108,7 @@ def test_published_figures_of_toycar_follow_from_published_scores(prefix):
 def test_a_score_that_is_no_number_is_the_worst_for_its_kind(number):
     for truth in ([1, 0, 0], [0, 1, 1]):
         found = judged(np.array([number, 1.0, 2.0], np.float32), np.array(truth))
-        assert TASK.primary.of(found) == 0
+        assert TASK.primary.compute(found) == 0
         assert found.not_finite.tolist() == [True, False, False]
 
 
@@ -120,5 +120,5 @@ def test_scores_of_another_shape_or_kind_are_refused(score):
 
 def test_scores_that_are_all_the_same_are_doubted():
     found = judged(np.ones(5), np.array([0, 1, 0, 0, 1]))
-    assert list(TASK.doubts(found)) == [("constant", "all 5 scores are 1")]
-    assert TASK.primary.of(found) == 0.5
+    assert list(TASK.warnings(found)) == [("constant", "all 5 scores are 1")]
+    assert TASK.primary.compute(found) == 0.5

@@ -20,7 +20,7 @@ from nnpipe.tasks import (
     Segmentation,
     SeriesAnomaly,
 )
-from nnpipe.tasks.instance_segmentation.runs import padded, runs_of
+from nnpipe.tasks.instance_segmentation.run_lengths import encode_mask_runs, pad_runs
 from nnpipe.testing.task import TaskContract
 
 
@@ -290,7 +290,7 @@ class TestInstanceSegmentation(TaskContract):
         masks = np.zeros((36, 150, 140))
         for mask, (top, left, side) in zip(masks, random().integers(0, 110, (36, 3)), strict=True):
             mask[top : top + side + 9, left : left + 20] = 1
-        runs = padded([runs_of(mask) for mask in masks]).reshape(12, 3, -1)
+        runs = pad_runs([encode_mask_runs(mask) for mask in masks]).reshape(12, 3, -1)
         size = np.tile([150, 140], (12, 1))
         area = random().uniform(20, 20000, (12, 3))
         return {

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnpipe.analysis.quality_intervals import quality_estimate
+from nnpipe.analysis.quality_intervals import compute_quality_estimate
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.task import quality_metric
+from nnpipe.core.task import find_quality_metric
 from nnpipe.core.tensors import DatasetSpec
 from nnpipe.measuring.constraints import MetricConstraint
 from nnpipe.report.document import Table
@@ -28,11 +28,11 @@ SPEC = DatasetSpec(EmbeddingSearch.name, (), (), tuple("abcdefgh"))
 def judged(vectors: Any, label: Any, role: Any = None, distance: Any = "cosine") -> Evaluation:
     truth = {"label": np.asarray(label)} | ({} if role is None else {"role": np.asarray(role)})
     task = EmbeddingSearch(distance=distance)
-    return task.completed(task.judge({"embedding": np.asarray(vectors)}, truth, SPEC))
+    return task.finalize(task.evaluate({"embedding": np.asarray(vectors)}, truth, SPEC))
 
 
 def value(found: Evaluation, name: str) -> float:
-    return quality_metric(name).of(found)
+    return find_quality_metric(name).compute(found)
 
 
 def by_sorting(
@@ -70,7 +70,7 @@ def test_recall_and_average_precision_by_hand() -> None:
     assert value(found, "recall_at_2") == 1
     assert value(found, "map_at_10") == pytest.approx((1 / 2 + 2 / 3) / 2)
     assert value(found, "map_at_2") == pytest.approx(1 / 2 / 2)
-    assert quality_estimate(quality_metric("recall_at_2"), found).samples == 1
+    assert compute_quality_estimate(find_quality_metric("recall_at_2"), found).samples == 1
 
 
 def test_the_order_of_the_gallery_does_not_matter_and_a_collapsed_model_finds_nothing() -> None:
@@ -80,10 +80,10 @@ def test_the_order_of_the_gallery_does_not_matter_and_a_collapsed_model_finds_no
     mixed = draws.permutation(80)
     one, other = judged(vectors, label), judged(vectors[mixed], label[mixed])
     for metric in EmbeddingSearch().metrics:
-        assert metric.of(one) == pytest.approx(metric.of(other), abs=1e-12)
+        assert metric.compute(one) == pytest.approx(metric.compute(other), abs=1e-12)
     flat = judged(np.ones((80, 4)), np.arange(80) // 20)
     assert value(flat, "recall_at_10") == 0
-    assert [kind for kind, _ in EmbeddingSearch().doubts(flat)] == ["collapsed"]
+    assert [kind for kind, _ in EmbeddingSearch().warnings(flat)] == ["collapsed"]
 
 
 @pytest.mark.parametrize("broken", [np.nan, np.inf, 1e200])
@@ -109,7 +109,7 @@ def test_any_k_up_to_a_hundred_can_be_a_constraint() -> None:
 def test_the_section_lists_the_worst_queries() -> None:
     found = judged(np.eye(3)[[0, 0, 1, 1, 0]], [0, 0, 1, 1, 1])
     candidate = SimpleNamespace(name="small", number=0, quality=Quality(EmbeddingSearch(), found))
-    section = EmbeddingSection().section([candidate])  # type: ignore[list-item]
+    section = EmbeddingSection().build_section([candidate])  # type: ignore[list-item]
     worst = next(
         part for part in section.blocks if isinstance(part, Table) and part.header[0] == "Query"
     )

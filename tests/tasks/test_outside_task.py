@@ -15,7 +15,7 @@ from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import Floats, QualityMetric
 from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, DatasetSpec
-from nnpipe.measuring.constraints import MetricConstraint, metric_of
+from nnpipe.measuring.constraints import MetricConstraint, get_metric_quantity
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 from nnpipe.report.document import Section
@@ -23,7 +23,7 @@ from nnpipe.report.render import render
 from nnpipe.report.task_section import TaskSection
 from nnpipe.report.writers.html import to_html
 from nnpipe.testing.task import TaskContract
-from nnpipe.workflows.sweep.estimates import Figures, drawn
+from nnpipe.workflows.sweep.estimates import Figures, sample_metric
 from nnpipe.workflows.verification.gate import gate
 
 
@@ -51,7 +51,7 @@ class Counting(Task):
         """The mean error."""
         return (self.error,)
 
-    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def _evaluate(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Round the predicted counts."""
         counted = predictions["count"]
         if counted.shape != truth["count"].shape:
@@ -100,19 +100,24 @@ def run(title: str, off: float, latency_ns: int = 1_000_000) -> Run:
 def test_it_survives_the_result_file(tmp_path: Path) -> None:
     run("one", 0.2).write(tmp_path / "one.json")
     again = Run.read(tmp_path / "one.json")
-    assert again.summary()["count_error"]["value"] == Counting.error.of(again.evaluation)  # type: ignore[arg-type]
+    assert again.summary()["count_error"]["value"] == Counting.error.compute(again.evaluation)  # type: ignore[arg-type]
 
 
 def test_constraints_and_draws_know_its_metric() -> None:
     exact, worse = run("exact", 0.1), run("worse", 0.5)
     figures = [Figures(exact, exact), Figures(worse, exact)]
     bound = MetricConstraint.parse("count_error <= 0.3")
-    assert [bound.judge(each.of(bound.metric, 0.95)) for each in figures] == [True, False]
+    assert [bound.evaluate(each.get_figure(bound.metric, 0.95)) for each in figures] == [
+        True,
+        False,
+    ]
     lost = MetricConstraint.parse("loss(count_error) <= 0.1")
-    assert [lost.judge(each.of(lost.metric, 0.95)) for each in figures] == [True, False]
-    draws = drawn(figures, metric_of("loss(count_error)"), 500, 0)
+    assert [lost.evaluate(each.get_figure(lost.metric, 0.95)) for each in figures] == [True, False]
+    draws = sample_metric(figures, get_metric_quantity("loss(count_error)"), 500, 0)
     assert not draws[:, 0].any()
-    assert draws[:, 1].mean() == pytest.approx(figures[1].of(lost.metric, 0.95).value, abs=0.02)  # type: ignore[arg-type]
+    assert draws[:, 1].mean() == pytest.approx(
+        figures[1].get_figure(lost.metric, 0.95).value, abs=0.02
+    )  # type: ignore[arg-type]
 
 
 def test_the_gate_compares_it() -> None:
@@ -137,7 +142,7 @@ def test_reports_show_its_metric_and_its_own_section() -> None:
 
         task = "counting"
 
-        def section(self, candidates):  # type: ignore[no-untyped-def]
+        def build_section(self, candidates):  # type: ignore[no-untyped-def]
             return Section(f"{len(candidates)} counted", ())
 
     assert "2 counted" in to_html(render(runs, "Counts", ["counting"]))

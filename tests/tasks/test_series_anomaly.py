@@ -15,11 +15,11 @@ from shared_data import shared_data
 
 from nnpipe.core.errors import ConfigError, DatasetError, SpecMismatch
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.task import task_named
+from nnpipe.core.task import get_task
 from nnpipe.core.tensors import DatasetSpec
 from nnpipe.datasets.series_anomalies import SeriesScoresDataset
 from nnpipe.tasks import SeriesAnomaly
-from nnpipe.tasks.series_anomaly.task import PROFILES, CostProfile, detections_of
+from nnpipe.tasks.series_anomaly.task import PROFILES, CostProfile, create_point_detections
 from nnpipe.testing.dataset import DatasetContract
 
 NAMES = {"standard": "standard", "low_fp": "reward_low_FP_rate", "low_fn": "reward_low_FN_rate"}
@@ -29,7 +29,7 @@ def judged(
     score: np.ndarray, window: np.ndarray, series: np.ndarray, **arguments: object
 ) -> Evaluation:
     truth = {"window": window, "series": series}
-    return SeriesAnomaly(**arguments).judge(
+    return SeriesAnomaly(**arguments).evaluate(
         {"score": score}, truth, DatasetSpec("series_anomaly", (), ())
     )
 
@@ -100,9 +100,9 @@ def test_the_score_is_that_of_the_definition(points, data):
     for profile, threshold in zip(PROFILES, thresholds, strict=True):
         metric = SeriesAnomaly().metric(f"nab_{profile.name}")
         wanted = by_definition(fixed, weights, threshold, profile)
-        np.testing.assert_allclose(metric.prepared(fixed)(of_points), wanted, atol=1e-9)
+        np.testing.assert_allclose(metric.build_statistic(fixed)(of_points), wanted, atol=1e-9)
         best = max(by_definition(free, weights, t, profile) for t in (0.0, 0.2, 0.5, 0.9, 1.0))
-        np.testing.assert_allclose(metric.prepared(free)(of_points), best, atol=1e-9)
+        np.testing.assert_allclose(metric.build_statistic(free)(of_points), best, atol=1e-9)
 
 
 @pytest.mark.slow
@@ -127,12 +127,12 @@ def test_published_totals_follow_from_published_scores(tmp_path, detector, raw, 
     found = dataset.evaluate(*dataset.read(dataset.split("test")))
     assert len(found) == 365_558
     for profile in PROFILES:
-        value = dataset.task.metric(f"nab_{profile.name}").of(found)
+        value = dataset.task.metric(f"nab_{profile.name}").compute(found)
         assert value == pytest.approx(wanted[NAMES[profile.name]], abs=1e-6)
-        best = task_named("series_anomaly").metric(f"nab_{profile.name}")
-        assert best.of(Evaluation(found.task, found.arrays)) >= value - 1e-9
-    assert detections_of(found).counts(dataset.thresholds[0]) == counts
-    standard = dataset.task.metric("nab_standard").of(found)
+        best = get_task("series_anomaly").metric(f"nab_{profile.name}")
+        assert best.compute(Evaluation(found.task, found.arrays)) >= value - 1e-9
+    assert create_point_detections(found).count_outcomes(dataset.thresholds[0]) == counts
+    standard = dataset.task.metric("nab_standard").compute(found)
     assert standard / 100 * 232 - 116 == pytest.approx(raw, abs=1e-6)
 
 
@@ -142,8 +142,8 @@ def test_scores_that_are_no_numbers_hide_no_alarm():
         for metric in SeriesAnomaly().metrics:
             sure = judged(np.where(window == 0, 1.0, 0.0), window, series)
             outside = judged(np.where(window == 0, 1.0, number), window, series)
-            assert metric.of(sure) == pytest.approx(100)
-            assert metric.of(outside) < 100
+            assert metric.compute(sure) == pytest.approx(100)
+            assert metric.compute(outside) < 100
             assert outside.not_finite.sum() == 10
 
 

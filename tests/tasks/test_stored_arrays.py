@@ -9,7 +9,7 @@ import pytest
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.evaluation import Evaluation, Ragged
-from nnpipe.core.task import task_named
+from nnpipe.core.task import get_task
 
 FOUR = np.arange(4)
 BOXES = {
@@ -134,13 +134,13 @@ ODD = Ragged(np.ones(4, int), np.array([4, 0, 0, 0]))
 )
 def test_arrays_that_do_not_belong_together_are_refused(strange: Evaluation) -> None:
     with pytest.raises(ArtifactError) as caught:
-        task_named(strange.task).check(strange)
+        get_task(strange.task).check(strange)
     assert "\n" not in str(caught.value)
 
 
 def test_sound_boxes_masks_and_points_are_not_refused() -> None:
-    task_named("detection").check(Evaluation("detection", {}, (), BOXES))
-    task_named("segmentation").check(Evaluation("segmentation", {}, (), PIXELS))
-    task_named("instance_segmentation").check(Evaluation("instance_segmentation", {}, (), THINGS))
-    task_named("anomaly_map").check(Evaluation("anomaly_map", OF_MAPS, (), MAPS))
-    task_named("pose").check(Evaluation("pose", SIZES, (), PERSONS, POSE_SETTINGS))
+    get_task("detection").check(Evaluation("detection", {}, (), BOXES))
+    get_task("segmentation").check(Evaluation("segmentation", {}, (), PIXELS))
+    get_task("instance_segmentation").check(Evaluation("instance_segmentation", {}, (), THINGS))
+    get_task("anomaly_map").check(Evaluation("anomaly_map", OF_MAPS, (), MAPS))
+    get_task("pose").check(Evaluation("pose", SIZES, (), PERSONS, POSE_SETTINGS))

@@ -9,7 +9,7 @@ import pytest
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.component import Component
-from nnpipe.testing.component import ComponentContract, command_line
+from nnpipe.testing.component import ComponentContract, build_command_line
 
 
 class Kettle(Component):
@@ -49,7 +49,7 @@ class TestKettleWithDefaults(ComponentContract):
 
 def test_the_command_line_is_what_one_would_type() -> None:
     kettle = Kettle(cups=2, lid=False, places=("kitchen", "hall"))
-    assert command_line(kettle) == [
+    assert build_command_line(kettle) == [
         "--litres=1.5",
         "--no-lid",
         "--colour=red",

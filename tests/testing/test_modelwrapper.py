@@ -26,7 +26,7 @@ from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper, Samples
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, generate_random_batch
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.datasets.synthetic import SyntheticVectorsDataset
 from nnpipe.testing.fakes import FakeSession
@@ -81,7 +81,7 @@ class Regression(ModelWrapper):
         buffer = io.BytesIO()
         np.savez(buffer, **weights)
         write_bytes(path, buffer.getvalue())
-        return Artifact.of(
+        return Artifact.create(
             path, "npz", self.io, frameworks=(("numpy", np.__version__),), producer=self.describe()
         )
 
@@ -140,7 +140,7 @@ class Regression(ModelWrapper):
         seed = 0
         while True:
             yield (
-                random_batch(self.io, 4, seed),
+                generate_random_batch(self.io, 4, seed),
                 {"label": np.random.default_rng(seed).integers(0, 3, 4)},
             )
             seed += 1
@@ -216,7 +216,7 @@ class Regression(ModelWrapper):
         given: Mapping[str, np.ndarray] | None = None,
     ) -> dict[str, np.ndarray]:
         given = given or {}
-        x = (random_batch(self.io, 1) if inputs is None else inputs)["vector"]
+        x = (generate_random_batch(self.io, 1) if inputs is None else inputs)["vector"]
         product = x @ live.native["w"]
         logits = given.get("product", product) + live.native["b"]
         values = {
@@ -317,7 +317,7 @@ class Undescribed(Regression):
     """Says nothing of where a file came from."""
 
     def written(self, path: str | Path, weights: Weights) -> Artifact:
-        return Artifact.of(path, "npz", super().written(path, weights).io)
+        return Artifact.create(path, "npz", super().written(path, weights).io)
 
 
 class Littering(Regression):
@@ -453,7 +453,7 @@ class Random(Regression):
         while True:
             seed = int(np.random.default_rng().integers(1 << 30))
             yield (
-                random_batch(self.io, 4, seed),
+                generate_random_batch(self.io, 4, seed),
                 {"label": np.random.default_rng(seed).integers(0, 3, 4)},
             )
 
@@ -657,7 +657,7 @@ def fails(
     given = {
         "wrapper": wrapper,
         "model": wrapper.open(),
-        "batch": random_batch(Regression().io, 2, seed=1),
+        "batch": generate_random_batch(Regression().io, 2, seed=1),
         "tmp_path": folder,
         "options": TrainingOptions.from_json({"num_epochs": 3, "seed": 7}),
         "request": Request(),

@@ -14,7 +14,7 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
-from nnpipe.core.tensors import Batch, random_batch
+from nnpipe.core.tensors import Batch, generate_random_batch
 from nnpipe.testing.fakes import ECHO_IO, FakeSession
 from nnpipe.testing.runtime import DAMAGES, RuntimeContract
 
@@ -48,7 +48,7 @@ def artifact(tmp_path: Path) -> Artifact:
 def scale(folder: Path) -> Artifact:
     path = folder / "model.scale"
     path.write_text(json.dumps({"factor": 2.5}))
-    return Artifact.of(path, "scale", ECHO_IO)
+    return Artifact.create(path, "scale", ECHO_IO)
 
 
 class TestScaler(RuntimeContract):
@@ -148,7 +148,7 @@ def test_a_runtime_that_breaks_the_contract_is_caught(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    batch = random_batch(ECHO_IO, 2)
+    batch = generate_random_batch(ECHO_IO, 2)
     for cls, caught in ((Scaler, False), (broken, True)):
         folder = tmp_path / cls.__name__
         folder.mkdir()

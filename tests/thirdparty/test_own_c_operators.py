@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from bricks.swish_in_c import BricksSwishInC
 
-from nnpipe.compilers.c import CCompiler, COperator, own_kernels
+from nnpipe.compilers.c import CCompiler, COperator, find_own_builders
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import CompileError, ComponentNotFound, ConfigError
 from nnpipe.core.tensors import TensorSpec
@@ -59,7 +59,7 @@ def custom_model(path: Path, name: str) -> Artifact:
     schema = pytest.importorskip(
         "ai_edge_litert.schema_py_generated", reason="LiteRT is not installed"
     )
-    from nnpipe.testing.model_files import _packed
+    from nnpipe.testing.model_files import _pack_model
 
     model, graph, code, operator = (
         schema.ModelT(),
@@ -85,8 +85,8 @@ def custom_model(path: Path, name: str) -> Artifact:
         [graph],
         [schema.BufferT()],
     )
-    path.write_bytes(_packed(model))
-    return Artifact.of(path, "tflite", read_tflite(path).io)
+    path.write_bytes(_pack_model(model))
+    return Artifact.create(path, "tflite", read_tflite(path).io)
 
 
 MINE = """
@@ -161,9 +161,9 @@ def test_it_is_named_by_its_dotted_path_and_nothing_in_a_file_imports_it(
             source, tmp_path / "own.c"
         )
     with pytest.raises(ComponentNotFound, match="Thrice"):
-        own_kernels(["own_twice.Thrice"])
+        find_own_builders(["own_twice.Thrice"])
     with pytest.raises(ConfigError, match=r"own_twice\.Nameless names no operator"):
-        own_kernels(["own_twice.Nameless"])
+        find_own_builders(["own_twice.Nameless"])
 
 
 def test_a_name_in_a_file_cannot_leave_its_comment(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from bricks.swish import BricksSwish, SteepSwish
 from nnpipe.codegen.description import check_script
 from nnpipe.codegen.script import generate
 from nnpipe.layers import Input
-from nnpipe.layers.imports.step import own_operators
+from nnpipe.layers.imports.step import find_plugin_operators
 
 NETWORK = [
     {"class": "Input", "shape": [4]},
@@ -64,4 +64,4 @@ def test_an_operator_of_ones_own_is_read_from_onnx(tmp_path: Path) -> None:
     assert reading.problems == ()
     (layer,) = [layer for layer in reading.graph.layers.values() if not isinstance(layer, Input)]
     assert (type(layer), layer.beta) == (SteepSwish, 2.5)
-    assert type(own_operators()["bricks::BricksSwish"]) is BricksSwish
+    assert type(find_plugin_operators()["bricks::BricksSwish"]) is BricksSwish

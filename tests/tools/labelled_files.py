@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nnpipe.core.artifact import sidecar_of
+from nnpipe.core.artifact import get_sidecar_path
 from nnpipe.testing.model_files import write_onnx_classifier, write_tflite_difference
 
 AXIS_LABELS = 2
@@ -35,7 +35,7 @@ def write_labelled_tflite(path: Path, names: Sequence[str], kind: int = AXIS_LAB
     from ai_edge_litert import schema_py_generated as schema
 
     write_tflite_difference(path)
-    sidecar_of(path).unlink()
+    get_sidecar_path(path).unlink()
     model = schema.ModelT.InitFromPackedBuf(bytearray(path.read_bytes()), 0)
     entry, buffer = schema.MetadataT(), schema.BufferT()
     entry.name, entry.buffer = "TFLITE_METADATA", len(model.buffers)

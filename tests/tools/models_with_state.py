@@ -14,7 +14,7 @@ import numpy as np
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats.tflite import read_tflite
-from nnpipe.testing.model_files import _packed
+from nnpipe.testing.model_files import _pack_model
 
 IO = IOSpec((TensorSpec("x", (1, 4), "float32"),), (TensorSpec("add", (1, 4), "float32"),))
 """Of :func:`write_program`."""
@@ -84,14 +84,14 @@ def write_filter(path: Path) -> Artifact:
     given.name, given.tensorIndex, made.name, made.tensorIndex = "x", 0, "y", 5
     signature.inputs, signature.outputs, signature.signatureKey = [given], [made], "serving_default"
     model.signatureDefs = [signature]
-    path.write_bytes(_packed(model))
-    return Artifact.of(path, "tflite", read_tflite(path).io)
+    path.write_bytes(_pack_model(model))
+    return Artifact.create(path, "tflite", read_tflite(path).io)
 
 
 def write_resources(path: Path) -> Artifact:
     """Write a TensorFlow Lite file whose state is a resource, which LiteRT does not reset."""
     path.write_bytes(zlib.decompress(base64.b85decode(_RESOURCES)))
-    return Artifact.of(path, "tflite", read_tflite(path).io)
+    return Artifact.create(path, "tflite", read_tflite(path).io)
 
 
 def decaying_module() -> Any:
@@ -139,7 +139,9 @@ def write_program(path: Path) -> Artifact:
     """Write :func:`decaying_module` as an exported program; requires ``torch``."""
     import torch
 
-    from nnpipe.frameworks.torch_program import program_bytes
+    from nnpipe.frameworks.torch_program import serialize_program
 
-    path.write_bytes(program_bytes(torch.export.export(decaying_module(), (torch.zeros(1, 4),))))
-    return Artifact.of(path, "torch-export", IO)
+    path.write_bytes(
+        serialize_program(torch.export.export(decaying_module(), (torch.zeros(1, 4),)))
+    )
+    return Artifact.create(path, "torch-export", IO)

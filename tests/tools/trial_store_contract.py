@@ -160,7 +160,7 @@ class TrialStoreContract:
         assert second is not None
         store.enqueue({"x": 9})
         store.finish(first, {"y": 1.0}, "all is well")
-        assert [(trial.number, trial.state) for trial in store.unended()] == [
+        assert [(trial.number, trial.state) for trial in store.list_unended()] == [
             (1, "running"),
             (2, "waiting"),
         ]
@@ -188,21 +188,21 @@ class TrialStoreContract:
         store = make()
         lease = store.lease("one", square, 5)
         assert lease is not None
-        before = store.since(0).version
+        before = store.list_changes(0).version
         assert store.lease("two", lambda number: None, 5) is None
         assert [trial.number for trial in store.trials()] == [0]
         store.finish(lease, {"y": 0.0})
-        assert [trial.number for trial in store.since(before).trials] == [0]
+        assert [trial.number for trial in store.list_changes(before).trials] == [0]
 
     def test_since_returns_what_changed(self, make: Make) -> None:
         store = make()
         leases = [store.lease("one", square, 3) for _ in range(3)]
-        seen = store.since(0)
+        seen = store.list_changes(0)
         assert [trial.number for trial in seen.trials] == [0, 1, 2]
-        assert store.since(seen.version).trials == ()
+        assert store.list_changes(seen.version).trials == ()
         assert leases[1] is not None
         store.report(leases[1], 1, 0.5)
-        (changed,) = store.since(seen.version).trials
+        (changed,) = store.list_changes(seen.version).trials
         assert isinstance(changed, SearchTrial)
         assert (changed.number, changed.reports) == (1, ((1, 0.5),))
         assert changed.version > seen.version

@@ -19,7 +19,7 @@ import training_toys as toys
 from nnpipe.experiment.state_file import write_state
 from nnpipe.training._steps import Steps
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.distributed import team, whole
+from nnpipe.training.distributed import gather_shards, join_team
 from nnpipe.training.optimization import SGD
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.classification import ClassificationOutput
@@ -77,7 +77,7 @@ def train(folder: Path, *callbacks: Callback, dropout: float = 0.0, **asked: Any
     history = Trainer(options, callbacks).fit(
         model, datasets(), folder=folder, optimiser=SGD(rate=0.1)
     )
-    return {"model": whole(toys.weights(model), True), "history": list(history.rows())}
+    return {"model": gather_shards(toys.weights(model), True), "history": list(history.rows())}
 
 
 def leave(folder: Path, **asked: Any) -> None:
@@ -160,7 +160,7 @@ def evaluated() -> dict[str, float]:
 
 def main(folder: Path, left: Path | None = None) -> None:
     """Train into ``folder``; and go on with what was left in ``left``."""
-    with team("cpu") as members:
+    with join_team("cpu") as members:
         found = {"plain": train(folder / "plain")}
         copy = folder / "copy"
         found["idle"] = idle()

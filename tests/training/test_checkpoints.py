@@ -19,7 +19,7 @@ from nnpipe.core.errors import ArtifactError, ConfigError, TrainingError
 from nnpipe.experiment.state_file import read_state, write_state
 from nnpipe.training import checkpoints
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.checkpoints import CheckpointWriter, copied, load_weights
+from nnpipe.training.checkpoints import CheckpointWriter, copy_state, load_weights
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.trainer import Trainer
 
@@ -76,7 +76,7 @@ def test_a_folder_that_cannot_be_written_stops_the_training(tmp_path: Path) -> N
 
 def test_a_copy_does_not_follow_the_weights() -> None:
     model = toys.fresh()
-    copy = copied({"m": dict(model.state_dict()), "l": [1, (torch.zeros(2),)]})
+    copy = copy_state({"m": dict(model.state_dict()), "l": [1, (torch.zeros(2),)]})
     before = toys.weights(model)
     with torch.no_grad():
         for p in model.parameters():
@@ -188,7 +188,7 @@ def test_of_a_large_state_there_is_one_copy(monkeypatch: pytest.MonkeyPatch) -> 
     writer = CheckpointWriter(slow)
     places = []
     for number in range(3):
-        copy = writer.copied({"x": torch.full((1000,), float(number))})
+        copy = writer.copy_state({"x": torch.full((1000,), float(number))})
         places.append(copy["x"].data_ptr())
         writer.write(Path("last"), copy, "k")
         go.set()

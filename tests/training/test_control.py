@@ -22,7 +22,7 @@ import training_toys as toys
 
 from nnpipe.core.errors import ConfigError, TrainingError
 from nnpipe.core.quality_metric import QualityMetric
-from nnpipe.training._forward import recomputing
+from nnpipe.training._forward import recompute_activations
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.history import BestFigures
 from nnpipe.training.checkpoints import read_weights
@@ -441,7 +441,7 @@ def test_layers_that_compute_their_outputs_again_learn_the_same_to_the_bit() -> 
 
 def test_a_copy_of_such_a_layer_computes_by_itself() -> None:
     model = Images()
-    with recomputing(model, ["body"]):
+    with recompute_activations(model, ["body"]):
         other = copy.deepcopy(model)
         batch = {name: torch.from_numpy(value) for name, value in toys.blobs(8).items()}
         other(batch).loss().backward()

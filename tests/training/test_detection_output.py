@@ -11,11 +11,11 @@ import pytest
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.tensor_meaning import InputMeaning
+from nnpipe.core.tensor_metadata import InputProcessing
 from nnpipe.core.tensors import DatasetSpec, IOSpec, TensorSpec
 from nnpipe.decoders.yolo import YOLOXDecoder
 from nnpipe.tasks.detection.task import Detection
-from nnpipe.training.outputs.detection import BoxGrid, DetectionOutput, generalised_overlap
+from nnpipe.training.outputs.detection import BoxGrid, DetectionOutput, compute_giou
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -44,9 +44,9 @@ def output_of(made: dict[str, Any], part: slice = slice(None), **options: Any) -
 
 def perfect(made: dict[str, Any]) -> Any:
     """Numbers that say just what the boxes are that have a cell."""
-    assigned = GRID.assigned(made["boxes"], made["classes"])
+    assigned = GRID.assign_boxes(made["boxes"], made["classes"])
     # a box of one cell around each cell's corner
-    cells = GRID.corners(torch.zeros(1, GRID.count, 4))[0]
+    cells = GRID.decode_corners(torch.zeros(1, GRID.count, 4))[0]
     numbers = torch.full((N, GRID.count, 5 + CLASSES), -20.0)
     for sample, cell in (assigned >= 0).nonzero():
         box, stride = made["boxes"][sample, assigned[sample, cell]], cells[cell, 2] - cells[cell, 0]
@@ -64,7 +64,7 @@ def test_a_box_belongs_to_the_cell_with_its_centre_in_the_finest_grid_in_which_i
     boxes = torch.tensor(
         [[[0, 0, 8, 8], [88, 56, 8, 8], [10, 0, 86, 60], [0, 0, 300, 60], [4.0, 4, 2, 2]]]
     )
-    assigned = GRID.assigned(boxes, torch.tensor([[0, 1, 2, 0, 1]]))[0]
+    assigned = GRID.assign_boxes(boxes, torch.tensor([[0, 1, 2, 0, 1]]))[0]
     # 12 columns and 8 rows of 8 pixels, then 6 and 4 of 16, then 3 and 2 of 32; the first and the
     # last box share one.
     assert {int(cell): int(assigned[cell]) for cell in (assigned >= 0).nonzero()[:, 0]} == {
@@ -73,8 +73,8 @@ def test_a_box_belongs_to_the_cell_with_its_centre_in_the_finest_grid_in_which_i
         3 * 12 + 6: 2,
         96 + 24 + 2: 3,
     }
-    assert (GRID.assigned(boxes, torch.full((1, 5), -1)) == -1).all()
-    assert GRID.assigned(boxes[:, :0], torch.zeros(1, 0).long()).shape == (1, GRID.count)
+    assert (GRID.assign_boxes(boxes, torch.full((1, 5), -1)) == -1).all()
+    assert GRID.assign_boxes(boxes[:, :0], torch.zeros(1, 0).long()).shape == (1, GRID.count)
 
 
 def test_numbers_become_the_boxes_that_yolox_reads() -> None:
@@ -87,7 +87,7 @@ def test_numbers_become_the_boxes_that_yolox_reads() -> None:
     )
     decoder = YOLOXDecoder(overlap=0.65, max_boxes=20)
     expected = decoder.decode(
-        {"out": values.numpy()}, io, (InputMeaning("image", "image", layout="nchw"),)
+        {"out": values.numpy()}, io, (InputProcessing("image", "image", layout="nchw"),)
     )
     found = output_of(made, max_boxes=20).predictions().numpy()
     pixels = expected["boxes"] * np.array([96, 64, 96, 64])
@@ -99,8 +99,8 @@ def test_numbers_become_the_boxes_that_yolox_reads() -> None:
 def test_the_generalised_overlap_is_as_published() -> None:
     one = torch.tensor([[0.0, 0, 2, 2], [0, 0, 2, 2], [0, 0, 1, 1], [0, 0, 0, 0]])
     other = torch.tensor([[0.0, 0, 2, 2], [1, 1, 3, 3], [2, 0, 3, 1], [0, 0, 0, 0]])
-    assert generalised_overlap(one, other).tolist() == pytest.approx([1, 1 / 7 - 2 / 9, -1 / 3, 0])
-    assert generalised_overlap(one, other, plain=True).tolist() == pytest.approx([1, 1 / 7, 0, 0])
+    assert compute_giou(one, other).tolist() == pytest.approx([1, 1 / 7 - 2 / 9, -1 / 3, 0])
+    assert compute_giou(one, other, plain=True).tolist() == pytest.approx([1, 1 / 7, 0, 0])
 
 
 def test_right_boxes_have_no_loss_and_the_average_precision_of_the_task() -> None:
@@ -115,19 +115,21 @@ def test_right_boxes_have_no_loss_and_the_average_precision_of_the_task() -> Non
         "iou": pytest.approx(1),
         "accuracy": 1.0,
     }
-    (evaluation,) = right.judged()
-    assert Detection().metric("map").of(evaluation) == pytest.approx(1)
+    (evaluation,) = right.to_evaluations()
+    assert Detection().metric("map").compute(evaluation) == pytest.approx(1)
     wrong = made | {"numbers": made["numbers"]}
-    parts = [output_of(wrong, slice(start, start + 5)).judged()[0] for start in range(0, N, 5)]
-    joined, whole = Evaluation.joined(parts), output_of(wrong).judged()[0]
+    parts = [
+        output_of(wrong, slice(start, start + 5)).to_evaluations()[0] for start in range(0, N, 5)
+    ]
+    joined, whole = Evaluation.concat(parts), output_of(wrong).to_evaluations()[0]
     spec = DatasetSpec("detection", (), (), ("a", "b", "c"))
     boxes = output_of(wrong).predictions().numpy()
-    report = Detection().judge(
+    report = Detection().evaluate(
         {"boxes": boxes[..., :4], "scores": boxes[..., 4], "class": boxes[..., 5].astype(np.int64)},
         {"boxes": made["boxes"].numpy(), "class": made["classes"].numpy()},
         spec,
     )
-    figures = [Detection().metric("map").of(each) for each in (joined, whole, report)]
+    figures = [Detection().metric("map").compute(each) for each in (joined, whole, report)]
     assert 0 < figures[0] == figures[1] == figures[2]
 
 
@@ -152,7 +154,7 @@ def test_pictures_without_boxes_are_no_trouble() -> None:
     nothing = output_of(made | {"classes": torch.full((N, M), -1)})
     assert torch.isfinite(nothing.losses).all()
     assert all(float(metric.denominator.sum()) == 0 for metric in nothing.metrics().values())
-    assert len(nothing.judged()[0]) == N
+    assert len(nothing.to_evaluations()[0]) == N
 
 
 def test_an_output_of_another_shape_is_refused() -> None:

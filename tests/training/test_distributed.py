@@ -18,9 +18,9 @@ import training_toys as toys
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.state_file import read_state
-from nnpipe.training._checkpointing import state_of
+from nnpipe.training._checkpointing import select_process_state
 from nnpipe.training.checkpoints import load_weights
-from nnpipe.training.distributed import check_sharded, whole
+from nnpipe.training.distributed import check_sharded, gather_shards
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.trainer import Trainer
 
@@ -128,7 +128,9 @@ def test_gradients_that_wait_are_divided_over_another_number_of_processes(
         return {"random": {"of": rank}, "tallies": {}, "gradients": {"optimiser": waiting}}
 
     saved = [state(rank) for rank in range(before)]
-    taken = [state_of(saved, rank, world, reduces and world > 1) for rank in range(world)]
+    taken = [
+        select_process_state(saved, rank, world, reduces and world > 1) for rank in range(world)
+    ]
     waiting = [one.gradients["optimiser"] for one in taken]
     zero = torch.zeros(2)
     found = [one["gradients"].get("0", zero) for one in waiting]
@@ -149,7 +151,7 @@ def test_what_cannot_be_divided_over_processes_is_refused() -> None:
         ConfigError,
         match="objects as of torchmetrics, and was stopped within an epoch by 2 processes",
     ):
-        state_of([own, own], 0, 1, False)
+        select_process_state([own, own], 0, 1, False)
     with pytest.raises(ConfigError, match="shard: Net has no layer 'lay'; did you mean layers"):
         Trainer(TrainerOptions(num_epochs=1, shard=("lay",))).fit(toys.fresh(), toys.sequences())
     with pytest.raises(ConfigError, match="float16; use bfloat16"):
@@ -162,4 +164,4 @@ def test_what_cannot_be_divided_over_processes_is_refused() -> None:
 
 def test_what_is_not_divided_is_whole_as_it_is() -> None:
     state = {"list": [1, {"weight": torch.ones(2)}], "text": "a"}
-    assert str(whole(state, False)) == str(state)
+    assert str(gather_shards(state, False)) == str(state)

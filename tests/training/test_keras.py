@@ -32,11 +32,11 @@ from nnpipe.training.callbacks.resource_monitor import NanWatch
 from nnpipe.training.callbacks.run_page import RunPage
 from nnpipe.training.callbacks.sample_losses import WorstSamples
 from nnpipe.training.callbacks.samples import RandomSamples
-from nnpipe.training.callbacks.selection import callback_classes, choose
+from nnpipe.training.callbacks.selection import choose, find_callback_classes
 from nnpipe.training.callbacks.summaries import DatasetSummary
 from nnpipe.training.callbacks.weights import GradientNorms
-from nnpipe.training.fit import Fit
-from nnpipe.training.keras_callback import classifier, keras_callback
+from nnpipe.training.fit import TrainingRun
+from nnpipe.training.keras_callback import keras_callback, make_classifier_judge
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.run_folder import RunFolder
 from nnpipe.training.run_status import read_status
@@ -168,7 +168,9 @@ def test_what_needs_pytorch_is_refused_by_name(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     with pytest.raises(ConfigError, match="Raises supports only keras; this training uses torch"):
         Trainer(callbacks=[Raises()]).fit(torch.nn.Linear(1, 1), splits())
-    refused = {name for name, cls in callback_classes().items() if "keras" not in cls.frameworks}
+    refused = {
+        name for name, cls in find_callback_classes().items() if "keras" not in cls.frameworks
+    }
     assert refused >= {
         "ActivationStatistics",
         "GradientNorms",
@@ -310,7 +312,9 @@ def test_callbacks_look_on_a_fit_of_keras(tmp_path: Path) -> None:
         NanWatch(),
         RunPage(),
     ]
-    look = keras_callback(watched, splits(planted=True), classifier("image"), folder=tmp_path)
+    look = keras_callback(
+        watched, splits(planted=True), make_classifier_judge("image"), folder=tmp_path
+    )
     with sketching():
         net = fitted(look, epochs=8)
     row = look.training.fit.history.last
@@ -326,7 +330,9 @@ def test_callbacks_look_on_a_fit_of_keras(tmp_path: Path) -> None:
 def test_an_average_that_keras_keeps_by_itself_is_refused(tmp_path: Path) -> None:
     import keras
 
-    look = keras_callback([HistoryPlots()], splits(), classifier("image"), folder=tmp_path)
+    look = keras_callback(
+        [HistoryPlots()], splits(), make_classifier_judge("image"), folder=tmp_path
+    )
     net = model()
     net.compile(keras.optimizers.Adam(use_ema=True), "sparse_categorical_crossentropy")
     images, labels = digits()
@@ -336,9 +342,13 @@ def test_an_average_that_keras_keeps_by_itself_is_refused(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_a_fit_of_keras_goes_on_from_its_folder(tmp_path: Path) -> None:
-    first = keras_callback([HistoryPlots()], splits(), classifier("image"), folder=tmp_path)
+    first = keras_callback(
+        [HistoryPlots()], splits(), make_classifier_judge("image"), folder=tmp_path
+    )
     weights = fitted(first, epochs=2).get_weights()
-    again = keras_callback([HistoryPlots()], splits(), classifier("image"), folder=tmp_path)
+    again = keras_callback(
+        [HistoryPlots()], splits(), make_classifier_judge("image"), folder=tmp_path
+    )
     other = model()
     assert again.restore(other) == 2
     for one, two in zip(weights, other.get_weights(), strict=True):
@@ -352,7 +362,9 @@ def test_a_fit_of_keras_goes_on_from_its_folder(tmp_path: Path) -> None:
 
 
 def test_a_fit_of_keras_that_fails_says_so_in_its_folder(tmp_path: Path) -> None:
-    look = keras_callback([HistoryPlots()], splits(), classifier("image"), folder=tmp_path)
+    look = keras_callback(
+        [HistoryPlots()], splits(), make_classifier_judge("image"), folder=tmp_path
+    )
     net = model()
 
     def fail() -> None:
@@ -376,7 +388,9 @@ class Raises(Callback):
     frameworks = ("keras",)
     closed = False
 
-    def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
+    def on_batch_end(
+        self, fit: TrainingRun, batch: dict[str, Any], outputs: dict[str, Any]
+    ) -> None:
         if fit.step == 2:
             raise ZeroDivisionError("here")
 
@@ -415,7 +429,7 @@ def test_early_stopping_ends_a_fit_of_keras() -> None:
 )
 def test_a_figure_that_there_will_not_be_is_told_before_the_first_epoch(monitor: str) -> None:
     look = keras_callback(
-        [], splits(), classifier("image"), options=TrainerOptions(monitor=monitor)
+        [], splits(), make_classifier_judge("image"), options=TrainerOptions(monitor=monitor)
     )
     net = model()
     before = [np.array(weight) for weight in net.get_weights()]
@@ -432,13 +446,17 @@ def test_the_best_weights_stay_where_asked_for(on_disk: bool, tmp_path: Path) ->
     asked = TrainerOptions(weights="best", monitor="digits/test/loss", monitor_mode="max")
     net, data = model(), splits()
     look = keras_callback(
-        [], data, classifier("image"), options=asked, folder=tmp_path if on_disk else None
+        [],
+        data,
+        make_classifier_judge("image"),
+        options=asked,
+        folder=tmp_path if on_disk else None,
     )
     fitted(look, epochs=3, net=net)
     final = look.training.fit.final
     losses = look.training.fit.history["digits/test/loss"]
     assert (final.which, final.epoch) == ("best", int(np.argmax(losses)) + 1)
-    judge, total, count = classifier("image"), 0.0, 0
+    judge, total, count = make_classifier_judge("image"), 0.0, 0
     for batch in data["digits"]["test"]:
         found = judge(net, batch)["output"].losses
         total, count = total + float(found.sum()), count + len(found)
@@ -452,9 +470,9 @@ def test_a_sigmoid_is_judged_as_yes_or_no() -> None:
         def __call__(self, given: Any, training: bool) -> Any:
             return keras.ops.full((len(given), 1), 0.25)
 
-    output = classifier("x")(Half(), {"x": np.zeros((3, 2)), "label": np.array([0, 1, 1])})[
-        "output"
-    ]
+    output = make_classifier_judge("x")(
+        Half(), {"x": np.zeros((3, 2)), "label": np.array([0, 1, 1])}
+    )["output"]
     assert output.predictions().tolist() == [0, 0, 0]
     assert output.losses.tolist() == pytest.approx(
         [-np.log(0.75), -np.log(0.25), -np.log(0.25)], rel=1e-5

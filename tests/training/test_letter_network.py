@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.training.network import LetterNetwork
+from nnpipe.training.network import CharacterNetwork
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ from nnpipe.training.network import LetterNetwork
 )
 def test_sizes_that_make_no_network_are_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=f"LetterNetwork: {message}"):
-        LetterNetwork(5, **wrong)
+        CharacterNetwork(5, **wrong)

@@ -94,8 +94,8 @@ def test_gradients_are_forgotten_also_by_a_zero_grad_of_ones_own():
             self.asked = set_to_none
 
     weight, optimiser = weight_and_optimiser()
-    OptimiserCalls(optimiser).forget()
+    OptimiserCalls(optimiser).clear_gradients()
     assert weight.grad is None
     own = Own([weight], lr=0.5)
-    OptimiserCalls(own).forget()
+    OptimiserCalls(own).clear_gradients()
     assert own.asked is True

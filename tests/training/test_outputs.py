@@ -14,7 +14,7 @@ from nnpipe.training.outputs.classification import (
     BinaryOutput,
     ClassificationOutput,
     DistillationOutput,
-    balanced_weights,
+    compute_balanced_weights,
 )
 from nnpipe.training.outputs.ctc import CTCOutput, edit_distance
 from nnpipe.training.outputs.detection import DetectionOutput
@@ -26,7 +26,7 @@ from nnpipe.training.outputs.embedding import (
     PairOutput,
     TripletOutput,
 )
-from nnpipe.training.outputs.output import Output, figure, mean_of
+from nnpipe.training.outputs.output import Output, compute_figure, compute_mean_loss
 from nnpipe.training.outputs.regression import (
     RegressionOutput,
     TotalVariationOutput,
@@ -141,7 +141,7 @@ def figures(
             )
             old = sums.setdefault(name, [0.0, 0.0, metric.finish])
             old[0], old[1] = old[0] + above, old[1] + below
-    return {name: figure(*values) for name, values in sums.items()}
+    return {name: compute_figure(*values) for name, values in sums.items()}
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -182,12 +182,12 @@ def test_the_mean_of_losses_has_the_gradients_of_pytorchs_mean_to_the_bit() -> N
     for size in (1, 7, 49, 64):
         ours, theirs = (torch.arange(1.0, size + 1).div(3).requires_grad_() for _ in range(2))
         with torch.inference_mode():
-            assert mean_of(ours) == pytest.approx(float(theirs.mean()))
-        mean_of(ours).backward()
+            assert compute_mean_loss(ours) == pytest.approx(float(theirs.mean()))
+        compute_mean_loss(ours).backward()
         theirs.mean().backward()
         assert torch.equal(ours.grad, theirs.grad)
-    assert torch.isnan(mean_of(torch.ones(0)))
-    assert mean_of(torch.ones(3, dtype=torch.float16)).dtype == torch.float16
+    assert torch.isnan(compute_mean_loss(torch.ones(0)))
+    assert compute_mean_loss(torch.ones(3, dtype=torch.float16)).dtype == torch.float16
 
 
 def test_distillation_draws_the_student_to_the_teacher() -> None:
@@ -221,8 +221,8 @@ def test_balanced_weights_are_those_of_scikit_learn() -> None:
 
     labels = np.array([0, 0, 0, 1, 2, 2])
     expected = compute_class_weight("balanced", classes=np.arange(3), y=labels)
-    assert balanced_weights(labels, 3).tolist() == pytest.approx(expected)
-    assert balanced_weights(labels, 4)[3] == 0
+    assert compute_balanced_weights(labels, 3).tolist() == pytest.approx(expected)
+    assert compute_balanced_weights(labels, 4)[3] == 0
 
 
 def test_pairs_of_one_kind_are_drawn_together_and_others_apart() -> None:
@@ -233,7 +233,8 @@ def test_pairs_of_one_kind_are_drawn_together_and_others_apart() -> None:
     # of the mean of both
     assert near.grad.numpy() == pytest.approx(np.array([[-1.5, 0.0], [0.2, 0.0]]))
     assert (
-        figure(output.metrics()["accuracy"].numerator.sum().numpy(), np.array(2.0), "mean") == 0.5
+        compute_figure(output.metrics()["accuracy"].numerator.sum().numpy(), np.array(2.0), "mean")
+        == 0.5
     )
 
 
@@ -415,5 +416,5 @@ def test_losses_are_computed_in_single_precision() -> None:
 
 
 def test_a_class_that_is_nowhere_does_not_count() -> None:
-    assert figure(np.array([1.0, 0.0]), np.array([2.0, 0.0]), "mean") == 0.5
-    assert np.isnan(figure(np.array([0.0]), np.array([0.0]), "mean"))
+    assert compute_figure(np.array([1.0, 0.0]), np.array([2.0, 0.0]), "mean") == 0.5
+    assert np.isnan(compute_figure(np.array([0.0]), np.array([0.0]), "mean"))

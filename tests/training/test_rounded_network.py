@@ -55,7 +55,7 @@ def test_it_computes_nearly_what_the_network_computes_and_so_it_does_in_integers
         module.eval()
         wanted = rounded.network.module.eval().layers(pictures)
         found = module.layers(pictures)
-        integers = rounded.in_integers().layers(pictures)
+        integers = rounded.to_integers().layers(pictures)
     spread = float(wanted.max() - wanted.min())
     assert 0 < float((found - wanted).abs().max()) < 0.05 * spread
     assert float((integers - found).abs().max()) < 0.02 * spread

@@ -158,9 +158,9 @@ def test_equal_sequences_have_equal_fingerprints_in_any_process(tmp_path: Path) 
 
 
 def test_of_large_data_some_samples_count() -> None:
-    from nnpipe.training.sequences._content_digest import digest_of
+    from nnpipe.training.sequences._content_digest import compute_digest
 
     large = np.zeros((200, 100_000), np.uint8)
-    one = digest_of({"x": large})
+    one = compute_digest({"x": large})
     large[0] += 1
-    assert digest_of({"x": large}) != one
+    assert compute_digest({"x": large}) != one

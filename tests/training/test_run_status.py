@@ -20,7 +20,7 @@ import training_toys as toys
 
 from nnpipe.core.errors import ConfigError, TrainingError
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.fit import Fit
+from nnpipe.training.fit import TrainingRun
 from nnpipe.training.optimization import AdamW
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.run_folder import RunFolder
@@ -123,7 +123,7 @@ def test_a_training_that_is_refused_leaves_it_as_it_was(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="started with different settings"):
         fit(tmp_path, seed=3)
     claim = (
-        "with RunFolder(Path(sys.argv[1])).claimed({}, resume=False):\n    print('claimed', "
+        "with RunFolder(Path(sys.argv[1])).lock_for_training({}, resume=False):\n    print('claimed', "
         "flush=True); input()"
     )
     script = (
@@ -205,7 +205,7 @@ def test_the_page_says_how_the_training_ended(tmp_path):
     """The page is written while the training is still under way, and again when its end is
     known.
     """
-    fit = Fit(
+    fit = TrainingRun(
         model=None,
         optimiser=None,
         datasets={},

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from nnpipe.core.errors import ConfigError, NotSupported, TrainingError
 from nnpipe.experiment.state_file import read_state
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.fit import Fit
+from nnpipe.training.fit import TrainingRun
 from nnpipe.training.optimization import SGD, AdamW, Cosine, Milestones, TorchSchedule
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.sequences.array import ArraySequence
@@ -410,4 +410,4 @@ def test_what_cannot_work_is_refused(step: Any, kept: dict[str, Any], message: s
 
 def test_a_step_is_made_within_a_training_only() -> None:
     with pytest.raises(NotSupported, match=r"while Trainer\.fit runs"):
-        Fit(None, None, {}, None, TrainerOptions()).update()
+        TrainingRun(None, None, {}, None, TrainerOptions()).update()

@@ -16,7 +16,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.training.outputs.classification import ClassificationOutput
 from nnpipe.training.outputs.segmentation import SegmentationOutput
 from nnpipe.training.trainer import Trainer
-from nnpipe.training.view_average import BatchView, averaged, mirrored
+from nnpipe.training.view_average import BatchView, average_views, make_mirror_view
 
 
 class Images(torch.nn.Module):
@@ -62,7 +62,9 @@ def test_figures_are_those_of_the_mean_over_the_views() -> None:
             "d/test/mask/loss": float(SegmentationOutput(masks, batch["mask"]).loss()),
         }
 
-    found = Trainer().evaluate(averaged(model, [mirrored("image", maps=["mask"])]), data())
+    found = Trainer().evaluate(
+        average_views(model, [make_mirror_view("image", maps=["mask"])]), data()
+    )
     plain = Trainer().evaluate(model, data())
     for name, value in expected.items():
         assert found[name] == pytest.approx(value, rel=1e-5)
@@ -71,11 +73,11 @@ def test_figures_are_those_of_the_mean_over_the_views() -> None:
 
 def test_views_that_cannot_be_averaged_are_refused() -> None:
     with pytest.raises(ConfigError, match="give at least one"):
-        averaged(Images(), [])
+        average_views(Images(), [])
     half = BatchView(lambda batch: {name: value[:4] for name, value in batch.items()})
     with pytest.raises(
         ConfigError, match=r"a view makes the output 'kind' \(4, 3\), which is \(8, 3\)"
     ):
-        Trainer().evaluate(averaged(Images(), [half]), data())
+        Trainer().evaluate(average_views(Images(), [half]), data())
     with pytest.raises(ConfigError, match="BatchView: change takes a function"):
         BatchView("flip")  # type: ignore[arg-type]

@@ -17,9 +17,9 @@ import training_toys as toys
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.quality_metric import QualityMetric
-from nnpipe.core.task import task_named
+from nnpipe.core.task import get_task
 from nnpipe.core.tensors import DatasetSpec
-from nnpipe.training._whole_metrics import WholeMetrics, wanted_of
+from nnpipe.training._whole_metrics import WholeMetrics, resolve_wanted_metrics
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.classification import BinaryOutput, ClassificationOutput
@@ -133,13 +133,13 @@ def test_the_metrics_of_other_tasks_are_theirs() -> None:
 def test_a_trainings_metric_is_that_of_a_report() -> None:
     arrays = classes(5)
     found = evaluated(lambda b: ClassificationOutput(b["x"], b["label"]), arrays, AREAS, 16)
-    task, names = task_named("classification"), tuple("abcde")
+    task, names = get_task("classification"), tuple("abcde")
     chances = torch.from_numpy(arrays["x"]).softmax(1).numpy()
-    judged = task.judge(
+    judged = task.evaluate(
         {"p": chances}, {"label": arrays["label"]}, DatasetSpec(task.name, (), (), names)
     )
     for name in AREAS:
-        assert found[name] == pytest.approx(task.metric(name).of(judged), abs=1e-6), name
+        assert found[name] == pytest.approx(task.metric(name).compute(judged), abs=1e-6), name
 
 
 def test_the_metrics_of_each_output_agree_with_those_of_its_task() -> None:
@@ -205,7 +205,7 @@ def test_a_killed_training_ends_with_the_same_metrics(tmp_path: Path) -> None:
 
 
 def test_the_samples_of_several_processes_are_joined() -> None:
-    arrays, wanted = classes(4), wanted_of({"out": AREAS})
+    arrays, wanted = classes(4), resolve_wanted_metrics({"out": AREAS})
     cut = [slice(0, 60, 2), slice(1, 60, 2), slice(60, 101)]
     whole, parts = WholeMetrics(wanted), []
     whole.add(
@@ -335,7 +335,9 @@ def parts(wanted: Any, arrays: dict[str, Any], cut: list[slice]) -> list[WholeMe
 )
 def test_objects_of_several_processes_are_joined(cut: list[slice]) -> None:
     wanted, arrays = (
-        wanted_of({"out": objects_of_torchmetrics(), "idle": objects_of_torchmetrics()}, 2),
+        resolve_wanted_metrics(
+            {"out": objects_of_torchmetrics(), "idle": objects_of_torchmetrics()}, 2
+        ),
         classes(4),
     )
     (whole,) = parts(wanted, arrays, [slice(0, 101)])
@@ -349,7 +351,7 @@ def test_objects_of_several_processes_are_joined(cut: list[slice]) -> None:
 
 def test_moments_of_several_processes_are_joined() -> None:
     metrics = pytest.importorskip("torchmetrics", reason="torchmetrics is not installed")
-    wanted, arrays = wanted_of({"out": [metrics.PearsonCorrCoef()]}, 2), classes(2, 31)
+    wanted, arrays = resolve_wanted_metrics({"out": [metrics.PearsonCorrCoef()]}, 2), classes(2, 31)
 
     def of(own: slice) -> WholeMetrics:
         found = WholeMetrics(wanted)
@@ -370,11 +372,11 @@ def test_moments_of_several_processes_are_joined() -> None:
 
 
 def test_an_object_that_cannot_be_joined_is_refused_in_several_processes() -> None:
-    assert wanted_of({"out": [Hits()]})
+    assert resolve_wanted_metrics({"out": [Hits()]})
     with pytest.raises(
         ConfigError, match="a Hits, which does not say how the states of 2 processes are joined"
     ):
-        wanted_of({"out": [Hits()]}, 2)
+        resolve_wanted_metrics({"out": [Hits()]}, 2)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnpipe.core.category_code import category_code
+from nnpipe.core.category_code import encode_category
 from nnpipe.core.errors import ConfigError
 from nnpipe.testing.input_transform import InputTransformContract
 from nnpipe.transforms.tabular_encoding import TabularEncoding
@@ -18,8 +18,8 @@ ENCODING = TabularEncoding(
 )
 ROWS = np.array(
     [
-        [np.nan, category_code("b=c"), category_code("x")],
-        [5.0, np.nan, category_code("unknown")],
+        [np.nan, encode_category("b=c"), encode_category("x")],
+        [5.0, np.nan, encode_category("unknown")],
     ]
 )
 

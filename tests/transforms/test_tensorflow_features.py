@@ -7,7 +7,7 @@ import pytest
 from installed import ImportedWhenUsed
 from shared_data import shared_data
 
-from nnpipe.datasets.wav_files import clip
+from nnpipe.datasets.wav_files import read_clip
 from nnpipe.transforms import MFCC, LogMel
 
 tf = ImportedWhenUsed("tensorflow")
@@ -59,7 +59,7 @@ def test_all_clips_of_the_small_test_set():
     )
     most = 0.0
     for path in sorted(shared_data("speech_commands").rglob("*.wav")):
-        sound = clip(path, 16000, 16000)
+        sound = read_clip(path, 16000, 16000)
         scaled = (sound * 32768 / max((sound * 32768).max(), 1e-9)).astype(np.float32)[None]
         wanted = tf.signal.mfccs_from_log_mel_spectrograms(log_mel(scaled, transform))[..., :10]
         most = max(most, float(np.abs(transform.apply(sound[None]) - wanted).max()))

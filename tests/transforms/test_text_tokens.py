@@ -58,8 +58,8 @@ def test_a_packed_tokenizer_needs_no_file(tmp_path: Path) -> None:
     path = write_tokenizer(tmp_path)
     tokens = TextTokens(tokenizer=str(path), length=4)
     texts = np.array(["a good film", "bad"], object)
-    packed, expected = tokens.packed(), tokens.apply(texts)
-    assert packed.packed() == packed
+    packed, expected = tokens.pack_files(), tokens.apply(texts)
+    assert packed.pack_files() == packed
     path.unlink()
     assert packed.apply(texts).tolist() == expected.tolist()
     with pytest.raises(ArtifactError, match="damaged"):

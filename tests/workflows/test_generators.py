@@ -15,7 +15,7 @@ from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.paired_comparison import ComparisonPlan
 from nnpipe.modelwrappers.files.text_generator import TransformersGenerator
 from nnpipe.scenarios.testrun import main as try_models
-from nnpipe.workflows.candidates.model_files import generator_of_folder
+from nnpipe.workflows.candidates.model_files import find_generator_wrapper
 from nnpipe.workflows.comparison.compare_models import compare_models, compare_pipeline
 from nnpipe.workflows.pipeline.run import run_pipeline
 
@@ -60,9 +60,9 @@ def test_a_pipeline_builds_measures_and_compares_them(tiny: Path, tmp_path: Path
 
 
 def test_folders_are_compared_by_their_wrappers(tiny: Path, tmp_path: Path) -> None:
-    cls = generator_of_folder(tiny)
+    cls = find_generator_wrapper(tiny)
     assert cls is TransformersGenerator
-    assert generator_of_folder(tmp_path) is None
+    assert find_generator_wrapper(tmp_path) is None
     wrapper = TransformersGenerator(model_folder=tiny, max_new_tokens=2)
     found = compare_models(
         [wrapper, wrapper],

@@ -30,7 +30,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def test_short_bars_write_no_line_each_but_one_every_ten_seconds(clock: Clock, capsys: Any) -> None:
     for epoch in range(1, 21):
-        assert [*progress.bar(range(5), f"epoch {epoch}/20")] == [*range(5)]
+        assert [*progress.show_progress(range(5), f"epoch {epoch}/20")] == [*range(5)]
     lines = capsys.readouterr().err.splitlines()
     assert 7 <= len(lines) <= 10
     assert lines[0] == "epoch 2/20: 5 of 5 (100%)"
@@ -39,7 +39,7 @@ def test_short_bars_write_no_line_each_but_one_every_ten_seconds(clock: Clock, c
 def test_the_number_of_items_may_be_unknown_and_what_is_over_soon_says_nothing(
     clock: Clock, capsys: Any
 ) -> None:
-    assert [*progress.bar(iter("abc"), "soon over")] == ["a", "b", "c"]
+    assert [*progress.show_progress(iter("abc"), "soon over")] == ["a", "b", "c"]
     assert capsys.readouterr().err == ""
-    assert len([*progress.bar(iter(range(30)), "reading")]) == 30
+    assert len([*progress.show_progress(iter(range(30)), "reading")]) == 30
     assert capsys.readouterr().err.splitlines()[0] == "reading: 7"

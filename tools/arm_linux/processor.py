@@ -14,7 +14,7 @@ import debian
 import nnpipe
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
-from nnpipe.workflows.boards.packages import Platform, gather, requirements
+from nnpipe.workflows.boards.packages import Platform, download_packages, list_requirements
 
 PLATFORM = Platform("aarch64", debian.PYTHON_VERSION, debian.GLIBC)
 
@@ -25,7 +25,7 @@ def packages(folder: Path, runtime: str) -> Path:
     if not made.exists():
         partial = folder / f"packages-{runtime}.{os.getpid()}.partial"
         shutil.rmtree(partial, ignore_errors=True)
-        gather(PLATFORM, requirements(find(runtime, Runtime)), partial)
+        download_packages(PLATFORM, list_requirements(find(runtime, Runtime)), partial)
         partial.replace(made)
     return made
 
@@ -52,7 +52,7 @@ def serve(system: Path, packages: Path, runtime: str, port: int, words: Sequence
         "nnpipe",
         "inference_server",
         "NetworkProtocol",
-        find(runtime, Runtime).dotted_path(),
+        find(runtime, Runtime).get_dotted_path(),
     ]
     whole = [*command(system, packages), *own, "--port", str(port), *words]
     os.execvp(whole[0], whole)

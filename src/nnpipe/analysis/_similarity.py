@@ -10,7 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.analysis.channel_errors import Array, arranged, arrangements, noise_to_signal, power
+from nnpipe.analysis.channel_errors import (
+    Array,
+    apply_axis_order,
+    compute_mean_square,
+    compute_noise_to_signal,
+    iter_axis_orders,
+)
 
 # the weight of a similarity up to a factor, since a normalisation changes little more than that
 _FACTOR = 0.9
@@ -37,7 +43,7 @@ class ComputedTensor:
     inputs: tuple[str, ...]
 
 
-def users(places: Sequence[ComputedTensor]) -> dict[str, list[ComputedTensor]]:
+def map_users(places: Sequence[ComputedTensor]) -> dict[str, list[ComputedTensor]]:
     """Return, for each tensor, the computed tensors that directly depend on it."""
     found: dict[str, list[ComputedTensor]] = {}
     for place in places:
@@ -46,7 +52,7 @@ def users(places: Sequence[ComputedTensor]) -> dict[str, list[ComputedTensor]]:
     return found
 
 
-def leading_to(outputs: Iterable[str], places: Sequence[ComputedTensor]) -> set[str]:
+def find_dependencies(outputs: Iterable[str], places: Sequence[ComputedTensor]) -> set[str]:
     """Return outputs, and the computed tensors on which they depend; all tensors if no output is
     computed.
     """
@@ -60,12 +66,12 @@ def leading_to(outputs: Iterable[str], places: Sequence[ComputedTensor]) -> set[
     return found
 
 
-def handed_on(places: Sequence[ComputedTensor]) -> set[str]:
+def find_tensors_before_rounding(places: Sequence[ComputedTensor]) -> set[str]:
     """Return tensors that are only rounded or cast, so that the model continues with the result
     of that.
     """
     found: set[str] = set()
-    for tensor, takers in users(places).items():
+    for tensor, takers in map_users(places).items():
         if all(map(is_rounding, takers)):
             found.add(tensor)
     return found
@@ -77,7 +83,7 @@ def is_rounding(place: ComputedTensor) -> bool:
     return any(word in kind for word in _CARRIERS) and _MEASURING not in kind
 
 
-def counted(places: Sequence[ComputedTensor], values: Values) -> set[str]:
+def find_unscaled_sums(places: Sequence[ComputedTensor], values: Values) -> set[str]:
     """Return tensors that are integers cast to floats: sums that have not been scaled to real
     numbers yet.
     """
@@ -89,12 +95,12 @@ def counted(places: Sequence[ComputedTensor], values: Values) -> set[str]:
     }
 
 
-def comparable(array: npt.NDArray[np.generic]) -> bool:
+def has_distinct_numbers(array: npt.NDArray[np.generic]) -> bool:
     """Return whether values are numbers that are distinct enough for a comparison."""
     return array.dtype.kind == "f" and array.size > 1
 
 
-def sampled(size: int) -> npt.NDArray[np.int64]:
+def sample_indices(size: int) -> npt.NDArray[np.int64]:
     """Return the indices of some elements, the same for all tensors of equal size."""
     return (
         np.arange(size)
@@ -103,19 +109,21 @@ def sampled(size: int) -> npt.NDArray[np.int64]:
     )
 
 
-def likeness(expected: Array, found: Array, channels: npt.NDArray[np.int64]) -> float:
+def compute_similarity(expected: Array, found: Array, channels: npt.NDArray[np.int64]) -> float:
     """Return the similarity of values: 1 if equal up to a constant per channel or one factor, 0
     if unrelated.
     """
-    close = 1 - noise_to_signal(expected, found)
-    shifted = 1 - noise_to_signal(_centred(expected, channels), _centred(found, channels))
+    close = 1 - compute_noise_to_signal(expected, found)
+    shifted = 1 - compute_noise_to_signal(
+        _remove_channel_means(expected, channels), _remove_channel_means(found, channels)
+    )
     one, two = expected - expected.mean(), found - found.mean()
-    both = float(power(one)) * float(power(two))
+    both = float(compute_mean_square(one)) * float(compute_mean_square(two))
     together = float(np.mean(one * two)) ** 2 / both if 0 < both < np.inf else 0.0
     return max(0.0, close, shifted, _FACTOR * together)
 
 
-def share_of(change: Array, expected: Array, found: Array) -> tuple[float, float]:
+def measure_share_of_change(change: Array, expected: Array, found: Array) -> tuple[float, float]:
     """Return how many times a change of the expected values is in the found ones, and the
     standard error of that.
     """
@@ -128,12 +136,12 @@ def share_of(change: Array, expected: Array, found: Array) -> tuple[float, float
     return (share, error) if np.isfinite(error) else (0.0, np.inf)
 
 
-def _centred(values: Array, channels: npt.NDArray[np.int64]) -> Array:
+def _remove_channel_means(values: Array, channels: npt.NDArray[np.int64]) -> Array:
     counts = np.maximum(np.bincount(channels), 1)
     return np.asarray(values - (np.bincount(channels, values) / counts)[channels])
 
 
-def named_alike(source: ComputedTensor, other: ComputedTensor) -> bool:
+def has_matching_name(source: ComputedTensor, other: ComputedTensor) -> bool:
     """Return whether a part of a fused name is the name of the source's tensor, operation or
     layer.
     """
@@ -147,7 +155,7 @@ def named_alike(source: ComputedTensor, other: ComputedTensor) -> bool:
     return bool(own & ({other.tensor, other.operation} | parts))
 
 
-def following(
+def find_descendants(
     tensor: str, users: Mapping[str, Sequence[ComputedTensor]], steps: int | None = None
 ) -> set[str]:
     """Return the tensors that are computed from one, all or those of a few operations."""
@@ -160,15 +168,15 @@ def following(
     return found
 
 
-def channels_of(array: npt.NDArray[np.generic], axis: int) -> npt.NDArray[np.int64]:
-    """Return the channel of each of the :func:`sampled` elements of an array."""
+def get_sampled_channels(array: npt.NDArray[np.generic], axis: int) -> npt.NDArray[np.int64]:
+    """Return the channel of each of the :func:`sample_indices` elements of an array."""
     if array.ndim < 2:
-        return np.zeros(len(sampled(array.size)), np.int64)
-    places = np.unravel_index(sampled(array.size), array.shape)
+        return np.zeros(len(sample_indices(array.size)), np.int64)
+    places = np.unravel_index(sample_indices(array.size), array.shape)
     return np.asarray(places[min(axis % array.ndim, array.ndim - 1)])
 
 
-def missing_bias(
+def compute_missing_bias(
     array: npt.NDArray[np.generic],
     bias: npt.NDArray[np.generic] | None,
     found: npt.NDArray[np.float64],
@@ -177,7 +185,7 @@ def missing_bias(
     expected = np.asarray(array, np.float64)
     if bias is None or bias.shape != expected.shape:
         return -np.inf, np.inf
-    share, error = share_of(-np.asarray(bias, np.float64), expected, found)
+    share, error = measure_share_of_change(-np.asarray(bias, np.float64), expected, found)
     return share - _ERRORS * error, share + _ERRORS * error
 
 
@@ -200,14 +208,14 @@ class OtherTensors:
         self.places = places
         self.by_name = {place.tensor: place for place in places}
         self.position = {place.tensor: number for number, place in enumerate(places)}
-        self.users = users(places)
+        self.users = map_users(places)
         self.sizes = {name: array.size for name, array in values.items()}
         self._all = values
-        carried = handed_on(places) | counted(places, values)
+        carried = find_tensors_before_rounding(places) | find_unscaled_sums(places, values)
         self.values = {
             name: array
             for name, array in values.items()
-            if name in self.by_name and name not in carried and comparable(array)
+            if name in self.by_name and name not in carried and has_distinct_numbers(array)
         }
         self.unrounded = {
             place.tensor: np.asarray(values[name]).reshape(self.values[place.tensor].shape)
@@ -216,19 +224,20 @@ class OtherTensors:
             if place.tensor in self.values
             and name in carried & values.keys()
             and is_rounding(place)
-            if comparable(values[name]) and values[name].size == self.values[place.tensor].size
+            if has_distinct_numbers(values[name])
+            and values[name].size == self.values[place.tensor].size
         }
 
-    def before_rounding(
+    def get_unrounded_elements(
         self, name: str, order: tuple[int, ...] | None, shape: tuple[int, ...]
     ) -> Array | None:
-        """Return the elements that :meth:`candidates` yields, as they were before a tensor was
+        """Return the elements that :meth:`iter_candidates` yields, as they were before a tensor was
         rounded, if it was.
         """
         if name not in self.unrounded:
             return None
         array = self.unrounded[name]
-        found: Array = arranged(array, order, shape).ravel()[sampled(array.size)]
+        found: Array = apply_axis_order(array, order, shape).ravel()[sample_indices(array.size)]
         return found
 
     def as_read(self, name: str, sure: float) -> Array:
@@ -239,17 +248,17 @@ class OtherTensors:
         """
         value = np.asarray(self.values[name], np.float64)
         takers = self.users.get(name, [])
-        while len(takers) == 1 and (is_rounding(takers[0]) or _reshapes(takers[0])):
+        while len(takers) == 1 and (is_rounding(takers[0]) or _is_reshape(takers[0])):
             array = self._all.get(takers[0].tensor)
-            if array is not None and comparable(array) and array.size == value.size:
+            if array is not None and has_distinct_numbers(array) and array.size == value.size:
                 read = np.asarray(array, np.float64).reshape(value.shape)
-                if noise_to_signal(value, read) >= sure:
+                if compute_noise_to_signal(value, read) >= sure:
                     break
                 value = read
             takers = self.users.get(takers[0].tensor, [])
         return value
 
-    def candidates(
+    def iter_candidates(
         self, array: npt.NDArray[np.generic], least: int
     ) -> Iterable[tuple[str, tuple[int, ...] | None, Array, Array]]:
         """Yield the tensors that may be ``array``: the name, the order of axes, and some elements
@@ -258,15 +267,20 @@ class OtherTensors:
         The first ``least`` tensors are left out.
         """
         expected = np.asarray(array, np.float64)
-        chosen = sampled(expected.size)
+        chosen = sample_indices(expected.size)
         some = expected.ravel()[chosen]
         for name, values in self.values.items():
             if values.size != expected.size or self.position[name] < least:
                 continue
-            for order in arrangements(values.shape, expected.shape):
-                yield name, order, some, arranged(values, order, expected.shape).ravel()[chosen]
+            for order in iter_axis_orders(values.shape, expected.shape):
+                yield (
+                    name,
+                    order,
+                    some,
+                    apply_axis_order(values, order, expected.shape).ravel()[chosen],
+                )
 
-    def intermediate(self, sure: set[str]) -> set[str]:
+    def find_intermediates(self, sure: set[str]) -> set[str]:
         """Return the other model's tensors that only lead to certain ones.
 
         Converters move factors and constants from one operation to the next, so these need no
@@ -285,7 +299,7 @@ class OtherTensors:
         return found
 
 
-def _reshapes(place: ComputedTensor) -> bool:
+def _is_reshape(place: ComputedTensor) -> bool:
     kind = place.kind.lower()
     return any(word in kind for word in _RESHAPING)
 
@@ -316,7 +330,7 @@ class NearestTensor:
     def __init__(self, other: OtherTensors, sure: float, at_rest: Values) -> None:
         self._other, self._sure, self._at_rest = other, sure, at_rest
 
-    def of(
+    def find(
         self, place: ComputedTensor, array: npt.NDArray[np.generic], least: int
     ) -> Candidate | None:
         """Return the candidate for a tensor of the source; ``None`` if none is near enough.
@@ -330,8 +344,9 @@ class NearestTensor:
         """
         levels = [
             (level, name, order)
-            for name, order, expected, found in self._other.candidates(array, least)
-            if (level := self._level(name, order, expected, found, array.shape)) < self._sure
+            for name, order, expected, found in self._other.iter_candidates(array, least)
+            if (level := self._compute_noise(name, order, expected, found, array.shape))
+            < self._sure
         ]
         best = min((level for level, _, _ in levels), default=0.0)
         # Where rounding hides a small bias, values do not tell a tensor from the one after it, but
@@ -339,20 +354,20 @@ class NearestTensor:
         named = [
             each
             for each in levels
-            if each[0] <= SHARED * best and named_alike(place, self._other.by_name[each[1]])
+            if each[0] <= SHARED * best and has_matching_name(place, self._other.by_name[each[1]])
         ]
         nearest = min(named or levels, key=lambda each: each[0], default=None)
-        if nearest is None or self._missing_bias(place, array, nearest)[0] < _HALF:
+        if nearest is None or self._compute_missing_bias(place, array, nearest)[0] < _HALF:
             return nearest
-        behind = following(nearest[1], self._other.users, _BEHIND)
+        behind = find_descendants(nearest[1], self._other.users, _BEHIND)
         added = [
             each
             for each in levels
-            if each[1] in behind and self._missing_bias(place, array, each)[1] < _HALF
+            if each[1] in behind and self._compute_missing_bias(place, array, each)[1] < _HALF
         ]
         return min(added, key=lambda each: each[0], default=nearest)
 
-    def _level(
+    def _compute_noise(
         self,
         name: str,
         order: tuple[int, ...] | None,
@@ -363,23 +378,23 @@ class NearestTensor:
         """Return the noise of a candidate, without that of its own rounding, which the tensor
         before it lacks.
         """
-        before = self._other.before_rounding(name, order, shape)
-        level = noise_to_signal(expected, found)
+        before = self._other.get_unrounded_elements(name, order, shape)
+        level = compute_noise_to_signal(expected, found)
         return (
             level
             if before is None or level >= self._sure
-            else min(level, noise_to_signal(expected, before))
+            else min(level, compute_noise_to_signal(expected, before))
         )
 
-    def _missing_bias(
+    def _compute_missing_bias(
         self, place: ComputedTensor, array: npt.NDArray[np.generic], candidate: Candidate
     ) -> tuple[float, float]:
         """Return the bounds of the part of the source's bias that a candidate lacks; infinite if
         nothing tells.
         """
         _, name, order = candidate
-        return missing_bias(
+        return compute_missing_bias(
             array,
             self._at_rest.get(place.tensor),
-            arranged(self._other.values[name], order, array.shape),
+            apply_axis_order(self._other.values[name], order, array.shape),
         )

@@ -12,12 +12,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.analysis.classification import probability_of_at_most, wilson_interval
+from nnpipe.analysis.classification import binomial_cdf, wilson_interval
 from nnpipe.core.arguments import argument
-from nnpipe.core.artifact import Claim, changes_of, numbers_of
+from nnpipe.core.artifact import Claim, get_lowest_precision, select_weight_changes
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError, SpecMismatch
-from nnpipe.core.evaluation import samples_not_finite
+from nnpipe.core.evaluation import find_nonfinite_samples
 from nnpipe.core.tensors import Batch, show_shape
 
 __all__ = [
@@ -78,39 +78,43 @@ class TensorAgreement:
         ``"infinite"``.
         """
 
-        def number(value: float) -> float | str:
+        def encode_number(value: float) -> float | str:
             return value if np.isfinite(value) else "infinite"
 
         return {
             "name": self.name,
             "elements": self.elements,
             **{
-                key: number(getattr(self, key))
+                key: encode_number(getattr(self, key))
                 for key in ("max_absolute", "mean_absolute", "max_relative", "mean_relative")
             },
-            "absolute_quantiles": {str(q): number(v) for q, v in self.absolute_quantiles.items()},
-            "relative_quantiles": {str(q): number(v) for q, v in self.relative_quantiles.items()},
+            "absolute_quantiles": {
+                str(q): encode_number(v) for q, v in self.absolute_quantiles.items()
+            },
+            "relative_quantiles": {
+                str(q): encode_number(v) for q, v in self.relative_quantiles.items()
+            },
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TensorAgreement:
         """Make the errors from the output of :meth:`to_json`."""
 
-        def number(value: Any) -> float:
+        def decode_number(value: Any) -> float:
             return np.inf if value == "infinite" else float(value)
 
-        def quantiles(key: str) -> dict[float, float]:
-            return {float(q): number(v) for q, v in data[key].items()}
+        def decode_quantiles(key: str) -> dict[float, float]:
+            return {float(q): decode_number(v) for q, v in data[key].items()}
 
         return cls(
             name=str(data["name"]),
             elements=int(data["elements"]),
-            max_absolute=number(data["max_absolute"]),
-            mean_absolute=number(data["mean_absolute"]),
-            max_relative=number(data["max_relative"]),
-            mean_relative=number(data["mean_relative"]),
-            absolute_quantiles=quantiles("absolute_quantiles"),
-            relative_quantiles=quantiles("relative_quantiles"),
+            max_absolute=decode_number(data["max_absolute"]),
+            mean_absolute=decode_number(data["mean_absolute"]),
+            max_relative=decode_number(data["max_relative"]),
+            mean_relative=decode_number(data["mean_relative"]),
+            absolute_quantiles=decode_quantiles("absolute_quantiles"),
+            relative_quantiles=decode_quantiles("relative_quantiles"),
         )
 
 
@@ -134,7 +138,7 @@ class TensorErrors:
         if ours.dtype.kind in "OUST":
             absolute = relative = (ours != theirs).astype(np.float64)
         else:
-            absolute, relative = _errors_of(ours, theirs)
+            absolute, relative = _compute_errors(ours, theirs)
         self.elements += absolute.size
         with np.errstate(over="ignore"):  # an infinite mean is acceptable for huge errors
             self.sum_absolute += float(absolute.sum())
@@ -153,12 +157,12 @@ class TensorErrors:
             mean_absolute=self.sum_absolute / max(self.elements, 1),
             max_relative=float(relative.max()),
             mean_relative=self.sum_relative / max(self.elements, 1),
-            absolute_quantiles=_quantiles(absolute),
-            relative_quantiles=_quantiles(relative),
+            absolute_quantiles=_compute_quantiles(absolute),
+            relative_quantiles=_compute_quantiles(relative),
         )
 
 
-def _errors_of(
+def _compute_errors(
     ours: npt.NDArray[Any], theirs: npt.NDArray[Any]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return absolute and relative errors of ``(rows, elements)``."""
@@ -182,7 +186,7 @@ def _errors_of(
     return absolute, relative
 
 
-def _quantiles(values: npt.NDArray[np.float64]) -> dict[float, float]:
+def _compute_quantiles(values: npt.NDArray[np.float64]) -> dict[float, float]:
     # "higher" gives an error that really occurred, and works with infinite ones.
     return {q: float(np.quantile(values, q, method="higher")) for q in QUANTILES}
 
@@ -249,7 +253,7 @@ class Tolerances(Component):
         """
         if self.close_tolerance is not None:
             return self.close_tolerance
-        return max(self.same_tolerance, CLOSE[numbers_of(claims)])
+        return max(self.same_tolerance, CLOSE[get_lowest_precision(claims)])
 
 
 @dataclass(frozen=True)
@@ -296,14 +300,16 @@ class Agreement:
         """Return whether the two are the same, close, different, or changed on purpose, and the
         reason.
         """
-        verdict, reason = self._verdict(tolerances, tuple(claims))
+        verdict, reason = self._evaluate_tensors(tolerances, tuple(claims))
         if self.not_finite:
             reason += (
                 f"; outputs for {self.not_finite:,} of {self.samples:,} samples are NaN or infinite"
             )
         return verdict, reason
 
-    def _verdict(self, tolerances: Tolerances, claims: tuple[Claim, ...]) -> tuple[Verdict, str]:
+    def _evaluate_tensors(
+        self, tolerances: Tolerances, claims: tuple[Claim, ...]
+    ) -> tuple[Verdict, str]:
         for tensor in self.tensors:
             if not np.isfinite(tensor.max_absolute):
                 return (
@@ -314,7 +320,7 @@ class Agreement:
         if self.max_relative <= tolerances.same_tolerance:
             return "same", f"no relative error is above {tolerances.same_tolerance:g}"
         worst = max(self.tensors, key=lambda tensor: tensor.mean_relative)
-        if changes := changes_of(claims):
+        if changes := select_weight_changes(claims):
             return "changed on purpose", (
                 f"it claims to be {' and '.join(changes)}; the mean relative error is "
                 f"{worst.mean_relative:.3g}"
@@ -322,8 +328,8 @@ class Agreement:
         bound = tolerances.close_for(claims)
         if worst.mean_relative > bound:
             return "different", (
-                f"the mean relative error of {worst.name!r} is {worst.mean_relative:.3g}, "
-                f"above {bound:g} for {numbers_of(claims)}"
+                f"the mean relative error of {worst.name!r} is {worst.mean_relative:.3g}, above "
+                f"{bound:g} for {get_lowest_precision(claims)}"
             )
         told = (
             f"the mean relative error is {worst.mean_relative:.3g}, the largest "
@@ -335,7 +341,7 @@ class Agreement:
         same = f"{self.same_class} of {judged} samples get the same class"
         # With few samples, the share alone is unreliable: so few by chance must be rare if the
         # limit were kept.
-        if probability_of_at_most(self.same_class, judged, wanted) < _RARE:
+        if binomial_cdf(self.same_class, judged, wanted) < _RARE:
             return "different", f"{same}, and surely fewer than {wanted:.4g} of all would"
         return "close", f"{told}; {same}, too few samples to tell whether {wanted:.4g} of all would"
 
@@ -425,7 +431,7 @@ class AgreementAccumulator:
             self._tensors.setdefault(name, TensorErrors()).add(ours, other[name])
             if position == 0:
                 count = samples if samples is not None else len(ours) if ours.ndim else 1
-                lost = samples_not_finite(source, count) | samples_not_finite(other, count)
+                lost = find_nonfinite_samples(source, count) | find_nonfinite_samples(other, count)
                 self._samples += count
                 self._not_finite += int(lost.sum())
                 self._count_classes(ours, other[name], count, ~lost)

@@ -16,7 +16,7 @@ import numpy as np
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.discoverable import C
 from nnpipe.core.errors import ConfigError, NNPipeError
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
 
 ORDERS = ("WAT", "TAW", "TWA", "ATW")
 """Orders of buffers by T, the fullest section that one is in, A, its area, and W, how long it
@@ -61,7 +61,7 @@ class Sections:
             for section in range(first, after):
                 self._total[section] += each
 
-    def peak(self) -> int:
+    def compute_peak(self) -> int:
         """Return the greatest sum of the sizes of buffers that are alive at the same time."""
         return max(self._total)
 
@@ -69,7 +69,7 @@ class Sections:
         """Return where the highest buffer ends."""
         return max((at + size for at, size in zip(offsets, self.size, strict=True)), default=0)
 
-    def orders(self) -> Iterator[list[int]]:
+    def iter_orders(self) -> Iterator[list[int]]:
         """Yield some orders of the buffers in which they may be placed."""
         weights = {
             "T": [max(self._total[a:b]) for a, b in zip(self.first, self.after, strict=True)],
@@ -81,7 +81,7 @@ class Sections:
             yield sorted(range(len(self.size)), key=keys.__getitem__, reverse=True)
         yield sorted(range(len(self.size)), key=self.size.__getitem__, reverse=True)
 
-    def first_fit(self, order: Sequence[int]) -> list[int]:
+    def allocate_first_fit(self, order: Sequence[int]) -> list[int]:
         """Return offsets after placing the buffers in an order, each in the lowest gap that
         holds it.
         """
@@ -116,7 +116,7 @@ class Answer:
     seconds: int
 
 
-def searched(sections: Sections, capacity: int, seconds: int) -> Answer:
+def search_offsets(sections: Sections, capacity: int, seconds: int) -> Answer:
     """Search for offsets with which all buffers lie below the capacity.
 
     Raises
@@ -132,10 +132,10 @@ def searched(sections: Sections, capacity: int, seconds: int) -> Answer:
         )
         if built.returncode:
             raise NNPipeError(
-                f"{compiler} cannot compile {SOURCE.name}: {one_line(built.stderr, 200)}"
+                f"{compiler} cannot compile {SOURCE.name}: {format_one_line(built.stderr, 200)}"
             )
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        given = " ".join(map(str, _numbers(sections, capacity, seconds)))
+        given = " ".join(map(str, _iter_program_input(sections, capacity, seconds)))
         done = subprocess.run(
             [program, *ORDERS], input=given, capture_output=True, text=True, check=False
         )
@@ -151,7 +151,7 @@ def searched(sections: Sections, capacity: int, seconds: int) -> Answer:
     )
 
 
-def _numbers(sections: Sections, capacity: int, seconds: int) -> Iterator[int]:
+def _iter_program_input(sections: Sections, capacity: int, seconds: int) -> Iterator[int]:
     """Yield what the program reads."""
     yield from (len(sections.size), sections.count, capacity, seconds)
     for one in zip(sections.first, sections.after, sections.size, sections.lengths, strict=True):
@@ -242,17 +242,20 @@ def plan_arena(
         [(buffers[n].lower, buffers[n].upper) for n in filled],
         [-(-buffers[n].size // alignment) * alignment for n in filled],
     )
-    bound = sections.peak()
-    offsets = min((sections.first_fit(order) for order in sections.orders()), key=sections.height)
+    bound = sections.compute_peak()
+    offsets = min(
+        (sections.allocate_first_fit(order) for order in sections.iter_orders()),
+        key=sections.height,
+    )
     best = ArenaPlan(tuple(offsets), sections.height(offsets), bound)
     enough = max(bound, capacity or 0)
     if best.size > enough and seconds and len(filled) <= MOST_BUFFERS and C.find() is not None:
-        best = _narrowed(sections, best, enough, alignment, seconds)
+        best = _search_smaller_plan(sections, best, enough, alignment, seconds)
     places = dict(zip(filled, best.offsets, strict=True))
     return replace(best, offsets=tuple(places.get(number, 0) for number in range(len(buffers))))
 
 
-def _narrowed(
+def _search_smaller_plan(
     sections: Sections, best: ArenaPlan, enough: int, step: int, seconds: int
 ) -> ArenaPlan:
     """Return a better plan, by trying capacities between the bound and the plan: first the
@@ -266,7 +269,7 @@ def _narrowed(
         enough,
     )
     while size > enough and low < size and seconds >= 1:
-        answer = searched(sections, tried, seconds)
+        answer = search_offsets(sections, tried, seconds)
         seconds -= answer.seconds
         if answer.offsets is not None:
             offsets, size = tuple(answer.offsets), sections.height(answer.offsets)

@@ -29,7 +29,7 @@ _CUT = 0.02  # share of values that may lie outside the range of a calibration
 _CHANCE = 3.0  # standard deviations of their number
 
 
-def rows_of(array: npt.NDArray[np.generic], axis: int) -> Array:
+def reshape_to_channels(array: npt.NDArray[np.generic], axis: int) -> Array:
     """Return ``(channels, values)``; a tensor without an axis of channels is one channel."""
     values = np.asarray(array, np.float64)
     if values.ndim < 2:
@@ -38,36 +38,39 @@ def rows_of(array: npt.NDArray[np.generic], axis: int) -> Array:
     return np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
 
 
-def power(values: Array) -> Array:
+def compute_mean_square(values: Array) -> Array:
     """Return the mean square along the last axis; infinite if a value is not finite."""
     with np.errstate(over="ignore", invalid="ignore"):
         found: Array = np.mean(np.square(values), axis=-1)
     return np.where(np.isfinite(found), found, np.inf)
 
 
-def noise_to_signal(expected: Array, found: Array) -> float:
+def compute_noise_to_signal(expected: Array, found: Array) -> float:
     """Return the power of the difference divided by that of the expected values, for all values
     together.
     """
-    signal, noise = float(power(expected.ravel())), float(power((found - expected).ravel()))
+    signal, noise = (
+        float(compute_mean_square(expected.ravel())),
+        float(compute_mean_square((found - expected).ravel())),
+    )
     if noise == 0:
         return 0.0
     return noise / signal if signal > 0 else np.inf
 
 
-def decibels(signal: npt.ArrayLike, noise: npt.ArrayLike) -> Array:
+def to_decibels(signal: npt.ArrayLike, noise: npt.ArrayLike) -> Array:
     """Return the ratio in decibels; infinite without noise."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio: Array = 10 * np.log10(np.asarray(signal, np.float64) / np.asarray(noise, np.float64))
     return np.where(np.asarray(noise) == 0, np.inf, np.where(np.isnan(ratio), -np.inf, ratio))
 
 
-def bounded(signal: npt.ArrayLike, noise: npt.ArrayLike) -> Array:
-    """Return :func:`decibels`, limited to the range from -200 to 200."""
-    return np.clip(decibels(signal, noise), -_MOST, _MOST)
+def to_bounded_decibels(signal: npt.ArrayLike, noise: npt.ArrayLike) -> Array:
+    """Return :func:`to_decibels`, limited to the range from -200 to 200."""
+    return np.clip(to_decibels(signal, noise), -_MOST, _MOST)
 
 
-def step_of(values: npt.NDArray[np.generic]) -> float:
+def find_quantization_step(values: npt.NDArray[np.generic]) -> float:
     """Return the quantisation step of values that have at most as many levels as 8 bits; otherwise
     0.
 
@@ -89,14 +92,14 @@ def step_of(values: npt.NDArray[np.generic]) -> float:
     return step if even.size and even.all() else 0.0
 
 
-def within_range(expected: Array, found: Array) -> Array:
+def clip_to_found_range(expected: Array, found: Array) -> Array:
     """Return the expected values, clipped to the range of the found ones if only few values lie
     outside.
 
     The range of a quantised tensor is that of the calibration samples.  Values of
     other samples may exceed it even if the conversion is correct.
     """
-    if not step_of(found):
+    if not find_quantization_step(found):
         return expected
     cut = np.clip(expected, found.min(), found.max())
     usual = _CUT * cut.size
@@ -114,7 +117,7 @@ def round_to_8_bits(values: Array) -> Array:
     return np.rint(values / step) * step if step > 0 and np.isfinite(step) else values
 
 
-def arrangements(
+def iter_axis_orders(
     shape: tuple[int, ...], wanted: tuple[int, ...]
 ) -> Iterator[tuple[int, ...] | None]:
     """Yield the orders of axes that convert a tensor of one shape to another.
@@ -135,10 +138,10 @@ def arrangements(
         yield None
 
 
-def arranged(
+def apply_axis_order(
     array: npt.NDArray[np.generic], order: tuple[int, ...] | None, shape: tuple[int, ...]
 ) -> Array:
-    """Convert a tensor to another shape, by one of its :func:`arrangements`."""
+    """Convert a tensor to another shape, by one of its :func:`iter_axis_orders`."""
     turned = np.asarray(array, np.float64)
     return turned.reshape(shape) if order is None else turned.transpose(order)
 
@@ -214,7 +217,7 @@ class ErrorSums:
 
     def add(self, expected: Array, found: Array, axis: int) -> None:
         """Add a tensor of one or more samples; ``axis`` is that of the channels."""
-        ours, theirs = rows_of(expected, axis), rows_of(found, axis)
+        ours, theirs = reshape_to_channels(expected, axis), reshape_to_channels(found, axis)
         signal, noise = np.square(ours).sum(axis=1), np.square(theirs - ours).sum(axis=1)
         self._signal = signal if self._signal is None else self._signal + signal
         self._noise = noise if self._noise is None else self._noise + noise
@@ -229,7 +232,7 @@ class ErrorSums:
         """
         if self._signal is None or self._noise is None:
             raise ValueError("nothing was added")
-        levels = bounded(self._signal, self._noise)
+        levels = to_bounded_decibels(self._signal, self._noise)
         mean = float(self._signal.mean())
         # The mean may be that of a few large channels, beside which all others are faint.
         usual = min(mean, float(np.median(self._signal)))
@@ -237,7 +240,7 @@ class ErrorSums:
             levels[(self._signal >= least * usual) & (self._signal > 0)] if mean > 0 else levels
             for least in (FAINT, _QUIET)
         )
-        whole = float(bounded(self._signal.sum(), self._noise.sum()))
+        whole = float(to_bounded_decibels(self._signal.sum(), self._noise.sum()))
         return TensorError(
             operation,
             tensor,
@@ -251,7 +254,7 @@ class ErrorSums:
         )
 
 
-def outlying(errors: tuple[TensorError, ...]) -> tuple[TensorError, ...]:
+def find_outliers(errors: tuple[TensorError, ...]) -> tuple[TensorError, ...]:
     """Return the tensors that lose far more than the others of the model, the worst first; none of
     a sound model.
 
@@ -304,7 +307,7 @@ class RoundingNoise:
     >>> noise = RoundingNoise()
     >>> noise.observe(values)
     >>> noise.add(values)
-    >>> [name for name, _ in noise.ranking()]
+    >>> [name for name, _ in noise.rank_tensors()]
     ['uneven', 'even']
     """
 
@@ -330,17 +333,17 @@ class RoundingNoise:
             step = (high - low) / _STEPS
             if not (step > 0 and np.isfinite(step)):
                 continue
-            rows = rows_of(array, self._axis)
+            rows = reshape_to_channels(array, self._axis)
             zero = np.rint(low / step)
             rounded = (np.clip(np.rint(rows / step), zero, zero + _STEPS)) * step
-            found = power(rows), power(rounded - rows)
+            found = compute_mean_square(rows), compute_mean_square(rounded - rows)
             known = self._powers.get(name)
             if known is None:
                 self._powers[name] = found
             elif known[0].shape == found[0].shape:
                 self._powers[name] = known[0] + found[0], known[1] + found[1]
 
-    def ranking(self) -> list[tuple[str, float]]:
+    def rank_tensors(self) -> list[tuple[str, float]]:
         """Return the tensors with the median ratio of their channels in decibels, the worst first.
 
         Channels that are always 0 do not count.
@@ -349,7 +352,9 @@ class RoundingNoise:
         for name, (signal, noise) in self._powers.items():
             live = signal > 0
             if live.any():
-                found.append((name, float(np.median(bounded(signal[live], noise[live])))))
+                found.append(
+                    (name, float(np.median(to_bounded_decibels(signal[live], noise[live]))))
+                )
         return sorted(found, key=lambda pair: pair[1])
 
 
@@ -357,38 +362,40 @@ _ALIKE = 0.9  # correlation above which a channel is taken for another one
 _MANY = 64  # the most wrong channels that are compared with others
 
 
-def what_is_wrong(expected: Array, found: Array) -> str:
+def describe_error(expected: Array, found: Array) -> str:
     """Describe how values, of shape ``(channels, values)``, differ from the expected ones."""
-    signal, noise = power(expected), power(found - expected)
+    signal, noise = compute_mean_square(expected), compute_mean_square(found - expected)
     if not np.isfinite(noise).all():
         return (
             f"{int(np.count_nonzero(~np.isfinite(noise)))} of {len(noise)} channels are not finite"
         )
     heard = np.maximum(signal, FAINT * float(np.mean(signal)))
-    levels = bounded(heard, noise)
+    levels = to_bounded_decibels(heard, noise)
     wrong = np.flatnonzero(levels < levels.min() + 15.0)
-    told = f"{float(bounded(np.mean(signal), np.mean(noise))):.1f} dB"
+    told = f"{float(to_bounded_decibels(np.mean(signal), np.mean(noise))):.1f} dB"
     silent = [int(c) for c in wrong if np.ptp(found[c]) == 0 and np.ptp(expected[c]) > 0]
     if silent and len(silent) == len(wrong):
-        return f"{listed(silent)} no longer {_depends(silent)} on the input ({told})"
+        return (
+            f"{format_channels(silent)} no longer {_choose_verb_form(silent)} on the input ({told})"
+        )
     if 1 < len(wrong) <= _MANY:
-        others = _which(expected, found, wrong)
+        others = _find_source_channels(expected, found, wrong)
         if (
             others
             and all(source != channel for channel, source in others.items())
             and len(others) == len(wrong)
         ):
             return (
-                f"{listed(list(others))} hold what belongs into {listed(list(others.values()))} "
-                f"({told})"
+                f"{format_channels(list(others))} hold what belongs into "
+                f"{format_channels(list(others.values()))} ({told})"
             )
     return (
-        f"{_shape_of_error(expected[wrong], found[wrong])} in {_some(wrong, len(expected))} "
-        f"({told})"
+        f"{_describe_error_kind(expected[wrong], found[wrong])} in "
+        f"{_describe_channels(wrong, len(expected))} ({told})"
     )
 
 
-def _shape_of_error(expected: Array, found: Array) -> str:
+def _describe_error_kind(expected: Array, found: Array) -> str:
     difference = found - expected
     factor = (
         float(np.sum(expected * found) / np.sum(np.square(expected))) if np.any(expected) else 1.0
@@ -409,40 +416,42 @@ def _shape_of_error(expected: Array, found: Array) -> str:
     beyond = (expected > highest) | (expected < lowest)
     if float(np.sum(np.square(difference[beyond]))) > 0.8 * float(np.sum(np.square(difference))):
         return f"values are cut off at {lowest:.3g} and {highest:.3g}"
-    together = _correlation(expected.ravel(), found.ravel())
+    together = _compute_correlation(expected.ravel(), found.ravel())
     return "values are other ones" if together < 0.5 else "there is noise"
 
 
-def _which(expected: Array, found: Array, wrong: Any) -> dict[int, int]:
+def _find_source_channels(expected: Array, found: Array, wrong: Any) -> dict[int, int]:
     """Return for wrong channels the channel whose values they contain."""
     others: dict[int, int] = {}
     for channel in wrong:
-        alike = [_correlation(expected[c], found[channel]) for c in range(len(expected))]
+        alike = [_compute_correlation(expected[c], found[channel]) for c in range(len(expected))]
         best = int(np.argmax(alike))
         if alike[best] > _ALIKE:
             others[int(channel)] = best
     return others
 
 
-def _correlation(one: Array, two: Array) -> float:
+def _compute_correlation(one: Array, two: Array) -> float:
     one, two = one - one.mean(), two - two.mean()
     both = float(np.sqrt(np.sum(np.square(one)) * np.sum(np.square(two))))
     return float(np.sum(one * two)) / both if both > 0 else 0.0
 
 
-def listed(numbers: list[int]) -> str:
+def format_channels(numbers: list[int]) -> str:
     """Return channel numbers as text."""
     shown = " and ".join(map(str, numbers[:4])) + (" and others" if len(numbers) > 4 else "")
     return f"channel{'s' if len(numbers) > 1 else ''} {shown}"
 
 
-def _depends(numbers: list[int]) -> str:
+def _choose_verb_form(numbers: list[int]) -> str:
     return "depend" if len(numbers) > 1 else "depends"
 
 
-def _some(wrong: Any, count: int) -> str:
+def _describe_channels(wrong: Any, count: int) -> str:
     if count == 1:
         return "it"
     return (
-        listed([int(c) for c in wrong]) if len(wrong) <= 4 else f"{len(wrong)} of {count} channels"
+        format_channels([int(c) for c in wrong])
+        if len(wrong) <= 4
+        else f"{len(wrong)} of {count} channels"
     )

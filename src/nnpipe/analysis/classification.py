@@ -34,16 +34,16 @@ from nnpipe.core.errors import ConfigError, SpecMismatch
 __all__ = [
     "ClassificationMetrics",
     "check_lengths",
-    "checked_k",
-    "checked_labels",
+    "compute_true_class_rank",
     "confusion_matrix",
     "top_k_accuracy",
-    "true_class_rank",
+    "validate_k",
+    "validate_labels",
     "wilson_interval",
 ]
 
 
-def checked_labels(name: str, labels: npt.ArrayLike, num_classes: int) -> npt.NDArray[Any]:
+def validate_labels(name: str, labels: npt.ArrayLike, num_classes: int) -> npt.NDArray[Any]:
     """Return ``labels`` as an array of shape ``(samples,)`` after checking that each is from 0 to
     ``num_classes - 1``.
 
@@ -86,7 +86,7 @@ _WORD = 8  # mask bytes that are added up as one 64-bit word
 _WORDS = 255  # this many words of 0/1 bytes can be added before a byte overflows
 
 
-def true_class_rank(scores: npt.ArrayLike, truth: npt.ArrayLike) -> npt.NDArray[Any]:
+def compute_true_class_rank(scores: npt.ArrayLike, truth: npt.ArrayLike) -> npt.NDArray[Any]:
     """Return for each sample the number of classes that rank before the true one.
 
     Parameters
@@ -127,7 +127,7 @@ def true_class_rank(scores: npt.ArrayLike, truth: npt.ArrayLike) -> npt.NDArray[
     if table.dtype.kind not in "fiu":
         raise SpecMismatch(f"scores must be floats or integers, but are {table.dtype}")
     samples, classes = table.shape
-    labels = checked_labels("truth", truth, classes)
+    labels = validate_labels("truth", truth, classes)
     check_lengths(scores=table, truth=labels)
 
     ranks = np.empty(samples, np.uint16 if classes <= 1 << 16 else np.uint32)
@@ -139,7 +139,7 @@ def true_class_rank(scores: npt.ArrayLike, truth: npt.ArrayLike) -> npt.NDArray[
         if chunk.dtype == np.float16:  # numpy compares halves one at a time
             chunk = chunk.astype(np.float32)
         part = labels[start : start + step]
-        ranks[start : start + step] = _chunk_rank(chunk, part, mask[: len(chunk)])
+        ranks[start : start + step] = _compute_chunk_rank(chunk, part, mask[: len(chunk)])
     return ranks
 
 
@@ -149,7 +149,7 @@ def top_k_accuracy(rank: npt.ArrayLike, k: int) -> float:
     Parameters
     ----------
     rank
-        From :func:`true_class_rank`, shape (samples,).
+        From :func:`compute_true_class_rank`, shape (samples,).
     k
         At least 1; ``k=1`` is the plain accuracy.
 
@@ -165,7 +165,7 @@ def top_k_accuracy(rank: npt.ArrayLike, k: int) -> float:
     SpecMismatch
         If ``rank`` is not a vector of integers.
     """
-    k = checked_k(k)
+    k = validate_k(k)
     ranks = np.asarray(rank)
     if ranks.ndim != 1 or (ranks.size and ranks.dtype.kind not in "iu"):
         raise SpecMismatch(
@@ -176,7 +176,7 @@ def top_k_accuracy(rank: npt.ArrayLike, k: int) -> float:
     return float(np.count_nonzero(ranks < k) / ranks.size)
 
 
-def checked_k(k: int) -> int:
+def validate_k(k: int) -> int:
     """Return ``k`` of a top-k accuracy, or raise :class:`ConfigError` if it is not a whole
     number above 0.
     """
@@ -185,7 +185,7 @@ def checked_k(k: int) -> int:
     return int(k)
 
 
-def _chunk_rank(
+def _compute_chunk_rank(
     scores: npt.NDArray[Any], labels: npt.NDArray[Any], mask: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int64]:
     rows, classes = scores.shape
@@ -199,15 +199,15 @@ def _chunk_rank(
     tied = np.count_nonzero(mask) > rows - np.count_nonzero(lost)
     if tied:
         inside &= np.arange(classes) < labels[:, np.newaxis]
-        ahead = _row_counts(mask)
+        ahead = _count_true_in_rows(mask)
     np.greater(scores, own, out=inside)
-    greater = _row_counts(mask)
+    greater = _count_true_in_rows(mask)
     rank = greater + ahead if tied else greater
     rank[lost] = classes - 1
     return rank
 
 
-def _row_counts(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+def _count_true_in_rows(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     """Return the number of True values in each row; a row consists of whole words."""
     words = mask.view(np.uint64)
     counts = np.zeros(len(words), np.int64)
@@ -245,8 +245,8 @@ def confusion_matrix(
     """
     if num_classes < 1:
         raise ConfigError(f"a classification needs at least one class, not {num_classes}")
-    rows = checked_labels("truth", truth, num_classes)
-    columns = checked_labels("predicted", predicted, num_classes)
+    rows = validate_labels("truth", truth, num_classes)
+    columns = validate_labels("predicted", predicted, num_classes)
     check_lengths(truth=rows, predicted=columns)
     # The "unsafe" cast is safe: the labels, possibly uint64, have been checked to be small.
     cells = np.multiply(rows, num_classes, dtype=np.intp, casting="unsafe")
@@ -289,7 +289,7 @@ def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> tu
     return low, high
 
 
-def probability_of_at_most(successes: int, trials: int, share: float) -> float:
+def binomial_cdf(successes: int, trials: int, share: float) -> float:
     """Return how often ``trials`` have at most so many successes if ``share`` of all succeed
     (binomial distribution).
 
@@ -374,7 +374,7 @@ class ClassificationMetrics:
         class_names
             The names of the classes, ordered by class number.
         rank
-            Shape (samples,), from :func:`~nnpipe.analysis.classification.true_class_rank`.
+            Shape (samples,), from :func:`~nnpipe.analysis.classification.compute_true_class_rank`.
         k
             The k of the top-k accuracy.
 
@@ -386,14 +386,14 @@ class ClassificationMetrics:
             If an array is not a vector of integers, their lengths differ, or
             a label is out of range.
         """
-        k, names = checked_k(k), tuple(class_names)
+        k, names = validate_k(k), tuple(class_names)
         matrix = confusion_matrix(truth, predicted, len(names))
         samples = int(matrix.sum())
         if not samples:
             raise ConfigError("there is nothing to judge: truth and predictions are empty")
         top = None
         if rank is not None:
-            ranks = checked_labels("rank", rank, len(names))
+            ranks = validate_labels("rank", rank, len(names))
             if len(ranks) != samples:
                 raise SpecMismatch(
                     f"rank has {len(ranks):,} entries, but there are {samples:,} predictions"
@@ -421,8 +421,8 @@ class ClassificationMetrics:
         samples = int(matrix.sum())
         hits, support, claims = matrix.diagonal(), matrix.sum(axis=1), matrix.sum(axis=0)
         present = support > 0
-        precision, sensitivity = _ratio(hits, claims), _ratio(hits, support)
-        f1 = _ratio(2 * hits, support + claims)
+        precision, sensitivity = _compute_ratio(hits, claims), _compute_ratio(hits, support)
+        f1 = _compute_ratio(2 * hits, support + claims)
         right = int(hits.sum())
         for array in (matrix, support, precision, sensitivity, f1):
             array.flags.writeable = False
@@ -440,7 +440,7 @@ class ClassificationMetrics:
             mean_precision=float(np.where(claims > 0, precision, 0.0)[present].mean()),
             mean_sensitivity=float(sensitivity[present].mean()),
             macro_f1=float(f1[present].mean()),
-            g_mean=_geometric_mean(sensitivity[present]),
+            g_mean=_compute_geometric_mean(sensitivity[present]),
         )
 
     @property
@@ -455,9 +455,9 @@ class ClassificationMetrics:
             "class_names": list(self.class_names),
             "confusion_matrix": self.confusion_matrix.tolist(),
             "support": self.support.tolist(),
-            "precision": _jsonable(self.precision),
-            "sensitivity": _jsonable(self.sensitivity),
-            "f1": _jsonable(self.f1),
+            "precision": _to_json_numbers(self.precision),
+            "sensitivity": _to_json_numbers(self.sensitivity),
+            "f1": _to_json_numbers(self.f1),
             "accuracy": self.accuracy,
             "accuracy_interval": list(self.accuracy_interval),
             "k": self.k,
@@ -469,16 +469,18 @@ class ClassificationMetrics:
         }
 
 
-def _ratio(part: npt.NDArray[np.int64], whole: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def _compute_ratio(
+    part: npt.NDArray[np.int64], whole: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float64]:
     ratio = np.full(len(whole), np.nan)
     np.divide(part, whole, out=ratio, where=whole > 0)
     return ratio
 
 
-def _geometric_mean(values: npt.NDArray[np.float64]) -> float:
+def _compute_geometric_mean(values: npt.NDArray[np.float64]) -> float:
     # With logarithms, since the product of 1,000 sensitivities may leave the range of float64.
     return 0.0 if (values == 0).any() else float(np.exp(np.log(values).mean()))
 
 
-def _jsonable(values: npt.NDArray[np.float64]) -> list[float | None]:
+def _to_json_numbers(values: npt.NDArray[np.float64]) -> list[float | None]:
     return [None if math.isnan(value) else value for value in values.tolist()]

@@ -95,7 +95,7 @@ class MainEffects:
     explained: float
 
 
-def main_effects(factors: Sequence[Factor], values: npt.ArrayLike) -> MainEffects:
+def compute_main_effects(factors: Sequence[Factor], values: npt.ArrayLike) -> MainEffects:
     """Return what each factor explains of the values.
 
     Parameters
@@ -115,7 +115,7 @@ def main_effects(factors: Sequence[Factor], values: npt.ArrayLike) -> MainEffect
     The strength of smoothing is chosen by cross-validation.  Intervals are those of 200 bootstrap samples of 20
     blocks of samples, so that their cost does not depend on the number of samples.
     """
-    check_call(main_effects, locals())
+    check_call(compute_main_effects, locals())
     target = np.asarray(values, dtype=np.float64)
     if target.ndim != 1 or not np.isfinite(target).all():
         raise SpecMismatch("values must be finite and have the shape (samples,)")
@@ -128,13 +128,13 @@ def main_effects(factors: Sequence[Factor], values: npt.ArrayLike) -> MainEffect
         raise SpecMismatch(
             f"{len(factors)} factors with all their categories are too many for one model"
         )
-    effects = [effect for effect in map(_Effect.of, factors) if effect is not None]
+    effects = [effect for effect in map(_Effect.from_factor, factors) if effect is not None]
     blocks = min(_BLOCKS, len(target) // _LEAST_PER_BLOCK)
     scale = float(np.std(target)) if len(target) else 0.0
     if not effects or blocks < 2 or scale <= 1e-12 * float(np.max(np.abs(target))):
         return MainEffects(tuple(MainEffect(factor.name, 0.0, 0.0, 0.0) for factor in factors), 0.0)
     model = _Model(effects, (target - target.mean()) / scale, blocks)
-    penalty, explained = model.best_penalty()
+    penalty, explained = model.find_best_penalty()
     left = 1.0 - max(explained, 0.0)
     shares = model.shares(model.solve(np.ones(blocks), penalty), left)
     random = np.random.default_rng(0)
@@ -170,7 +170,7 @@ class _Effect:
         return int(self.columns.shape[1])
 
     @classmethod
-    def of(cls, factor: Factor) -> _Effect | None:
+    def from_factor(cls, factor: Factor) -> _Effect | None:
         """Return the columns of a factor; ``None`` for one that never varies."""
         positions = np.asarray(factor.positions, dtype=np.float64)
         absent = np.isnan(positions)
@@ -180,8 +180,8 @@ class _Effect:
         if factor.categories is None:
             knots = _KNOTS
             columns, points = (
-                _hats(known, knots),
-                _hats((np.arange(_POINTS) + 0.5) / _POINTS, knots),
+                _compute_hat_functions(known, knots),
+                _compute_hat_functions((np.arange(_POINTS) + 0.5) / _POINTS, knots),
             )
             bends = np.diff(np.eye(knots), n=2, axis=0)
             penalty = bends.T @ bends * knots
@@ -242,21 +242,21 @@ class _Model:
             np.linalg.lstsq(normal, total[:width, width], rcond=None)[0], dtype=np.float64
         )
 
-    def best_penalty(self) -> tuple[float, float]:
+    def find_best_penalty(self) -> tuple[float, float]:
         """Return the penalty with the least error on blocks that were left out, and the share
         that it explains.
         """
         blocks = len(self.counts)
         folds = np.arange(blocks) % min(10, blocks)
         errors = [
-            sum(self._error(folds == fold, penalty) for fold in range(folds.max() + 1))
+            sum(self._compute_error(folds == fold, penalty) for fold in range(folds.max() + 1))
             for penalty in _PENALTIES
         ]
         best = int(np.argmin(errors))
         spread = float(self.products[:, -1, -1].sum())
         return _PENALTIES[best], min(1.0 - errors[best] / spread, 1.0)
 
-    def _error(self, out: npt.NDArray[np.bool_], penalty: float) -> float:
+    def _compute_error(self, out: npt.NDArray[np.bool_], penalty: float) -> float:
         found = np.append(self.solve((~out).astype(np.float64), penalty), -1.0)
         return float(found @ self.products[out].sum(axis=0) @ found)
 
@@ -272,7 +272,7 @@ class _Model:
         return variances / total if total > 0 and math.isfinite(total) else np.zeros(len(variances))
 
 
-def _hats(positions: Floats, knots: int) -> Floats:
+def _compute_hat_functions(positions: Floats, knots: int) -> Floats:
     """Return piecewise linear functions, each 1 at its knot and 0 at the others, at some
     positions.
     """
@@ -349,7 +349,7 @@ def ped_anova(factors: Sequence[Factor], losses: npt.ArrayLike) -> tuple[BestSha
     random = np.random.default_rng(0)
     drawn = random.multinomial(blocks, np.full(blocks, 1 / blocks), _BLOCK_RESAMPLES)
     weights = np.concatenate([np.ones((1, blocks)), drawn.astype(np.float64)])
-    found = np.array([_divergences(factor, best, weights) for factor in factors]).reshape(
+    found = np.array([_compute_divergences(factor, best, weights) for factor in factors]).reshape(
         len(factors), len(weights)
     )
     totals = found.sum(axis=0)
@@ -362,7 +362,7 @@ def ped_anova(factors: Sequence[Factor], losses: npt.ArrayLike) -> tuple[BestSha
     return tuple(sorted(rows, key=lambda row: -row.share))
 
 
-def _divergences(factor: Factor, best: npt.NDArray[np.bool_], weights: Floats) -> Floats:
+def _compute_divergences(factor: Factor, best: npt.NDArray[np.bool_], weights: Floats) -> Floats:
     """Return the importance of a factor, before it is divided by the sum of all, for each row of
     weights of blocks.
     """
@@ -379,15 +379,20 @@ def _divergences(factor: Factor, best: npt.NDArray[np.bool_], weights: Floats) -
     if points < 2:
         return np.zeros(len(weights))
     among_all, among_best = (
-        weights @ _counts(places, chosen, points, weights.shape[1])
+        weights @ _count_grid_points(places, chosen, points, weights.shape[1])
         for chosen in (known, known & best)
     )
-    density = _listed if factor.categories is not None else _smooth
+    density = (
+        _compute_categorical_density if factor.categories is not None else _compute_smooth_density
+    )
     of_all, of_best = density(among_all) + _TINY, density(among_best) + _TINY
     divergence = np.sum(of_all * (of_best / of_all - 1) ** 2, axis=1)
     there, there_best = among_all.sum(axis=1), among_best.sum(axis=1)
     # The shares of samples in which the factor exists: of the best ones, and of all.
-    every, every_best = weights @ _sums(np.ones(len(best)), weights), weights @ _sums(best, weights)
+    every, every_best = (
+        weights @ _compute_block_sums(np.ones(len(best)), weights),
+        weights @ _compute_block_sums(best, weights),
+    )
     alpha = there_best / np.maximum(every_best, 1.0)
     beta = there / np.maximum(every, 1.0)
     counts = (there >= _FEWEST) & (there_best > 0)
@@ -395,7 +400,7 @@ def _divergences(factor: Factor, best: npt.NDArray[np.bool_], weights: Floats) -
     return found
 
 
-def _counts(
+def _count_grid_points(
     places: npt.NDArray[np.int64], chosen: npt.NDArray[np.bool_], points: int, blocks: int
 ) -> Floats:
     """Return how often each point of the grid occurs in each block, (blocks, points)."""
@@ -404,12 +409,12 @@ def _counts(
     return flat.reshape(blocks, points).astype(np.float64)
 
 
-def _sums(values: npt.NDArray[Any], weights: Floats) -> Floats:
+def _compute_block_sums(values: npt.NDArray[Any], weights: Floats) -> Floats:
     block = np.arange(len(values)) % weights.shape[1]
     return np.bincount(block, weights=values, minlength=weights.shape[1]).astype(np.float64)
 
 
-def _listed(counts: Floats) -> Floats:
+def _compute_categorical_density(counts: Floats) -> Floats:
     """Return the density over categories, (rows, points), with one uniform observation added."""
     points = counts.shape[1]
     kinds = (counts > 0).sum(axis=1, keepdims=True) + 1.0
@@ -422,13 +427,13 @@ def _listed(counts: Floats) -> Floats:
     return found
 
 
-def _smooth(counts: Floats) -> Floats:
+def _compute_smooth_density(counts: Floats) -> Floats:
     """Return the density over a grid in order, (rows, points), with one very wide observation in
     the middle added.
     """
     points = counts.shape[1]
     grid = np.arange(points, dtype=np.float64)
-    table = _cumulative(points, _widths(counts))
+    table = _compute_cdf_table(points, _compute_bandwidths(counts))
     steps = np.arange(points)
     apart = steps[np.newaxis, :] - steps[:, np.newaxis] + points
     inside = table[:, apart] - table[:, apart - 1]
@@ -436,13 +441,16 @@ def _smooth(counts: Floats) -> Floats:
     observed = np.einsum("rm,rmk->rk", counts / np.maximum(whole, _TINY), inside)
     middle, width = (points - 1) / 2, float(points)
     prior = np.array(
-        [_normal((x + 0.5 - middle) / width) - _normal((x - 0.5 - middle) / width) for x in grid]
+        [
+            _normal_cdf((x + 0.5 - middle) / width) - _normal_cdf((x - 0.5 - middle) / width)
+            for x in grid
+        ]
     )
     found: Floats = (observed + prior / prior.sum()) / (counts.sum(axis=1, keepdims=True) + 1.0)
     return found
 
 
-def _widths(counts: Floats) -> Floats:
+def _compute_bandwidths(counts: Floats) -> Floats:
     """Return the standard deviation of each row's normal distributions, (rows,), by Scott's
     rule.
     """
@@ -463,14 +471,14 @@ def _widths(counts: Floats) -> Floats:
     return found
 
 
-def _cumulative(points: int, widths: Floats) -> Floats:
+def _compute_cdf_table(points: int, widths: Floats) -> Floats:
     """Return the normal distribution function at d + 1/2 for each whole d from -points to points
     - 1, by width.
     """
     ends = (np.arange(-points, points) + 0.5) / widths[:, np.newaxis]
-    found: Floats = np.vectorize(_normal, otypes=[np.float64])(ends)
+    found: Floats = np.vectorize(_normal_cdf, otypes=[np.float64])(ends)
     return found
 
 
-def _normal(value: float) -> float:
+def _normal_cdf(value: float) -> float:
     return 0.5 * (1.0 + math.erf(value / math.sqrt(2.0)))

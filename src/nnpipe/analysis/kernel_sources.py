@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 
-from nnpipe.analysis.stored_values import constants_of
+from nnpipe.analysis.stored_values import find_constants
 from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.operation_times import KernelTime
 from nnpipe.core.primitives import PlainPrimitive
@@ -30,7 +30,9 @@ _PRODUCTS = {"matrix product", "convolution", "pointwise convolution", "depthwis
 _MOVING = {"movement", "quantisation", "view", "gather"}
 
 
-def sources_of(graph: Graph, kernels: Sequence[KernelTime]) -> dict[str, tuple[str, ...]]:
+def match_kernels_to_operations(
+    graph: Graph, kernels: Sequence[KernelTime]
+) -> dict[str, tuple[str, ...]]:
     """Return the names of the operations that each step computes, by the step's name, in the order
     of the graph.
 
@@ -44,11 +46,11 @@ def sources_of(graph: Graph, kernels: Sequence[KernelTime]) -> dict[str, tuple[s
     kernels
         The steps.
     """
-    folded = constants_of(graph).folded
+    folded = find_constants(graph).folded
     operations = [each for each in graph.operations if each.name not in folded]
-    owners = _named(operations, kernels)
-    _align(operations, kernels, owners)
-    _fill(operations, graph, {each.name: each.after for each in kernels}, owners)
+    owners = _match_by_name(operations, kernels)
+    _match_by_kind(operations, kernels, owners)
+    _add_unnamed_operations(operations, graph, {each.name: each.after for each in kernels}, owners)
     found: dict[str, list[str]] = {each.name: [] for each in kernels}
     for operation in operations:
         for kernel in owners.get(operation.name, ()):
@@ -56,7 +58,9 @@ def sources_of(graph: Graph, kernels: Sequence[KernelTime]) -> dict[str, tuple[s
     return {kernel: tuple(names) for kernel, names in found.items()}
 
 
-def _named(operations: Sequence[Operation], kernels: Sequence[KernelTime]) -> dict[str, list[str]]:
+def _match_by_name(
+    operations: Sequence[Operation], kernels: Sequence[KernelTime]
+) -> dict[str, list[str]]:
     """Return the steps that name each operation, or a tensor that it computes."""
     by_name = {operation.name: operation.name for operation in operations}
     # A tensor says more about who computes it than a name, which a fused step may have from any of
@@ -85,7 +89,7 @@ def _named(operations: Sequence[Operation], kernels: Sequence[KernelTime]) -> di
     }
 
 
-def _align(
+def _match_by_kind(
     operations: Sequence[Operation], kernels: Sequence[KernelTime], owners: dict[str, list[str]]
 ) -> None:
     """Add the steps that name no operation, but say what they compute: each goes with one such
@@ -96,7 +100,9 @@ def _align(
     if not waiting:
         return
     known = {kernel.computes for kernel in waiting}
-    open_ones = [(each.name, _word(each, known)) for each in operations if each.name not in owners]
+    open_ones = [
+        (each.name, _find_kind_word(each, known)) for each in operations if each.name not in owners
+    ]
     open_ones = [(name, word) for name, word in open_ones if word]
     theirs = [kernel.computes for kernel in waiting]
     for word in known:
@@ -118,7 +124,7 @@ def _align(
             owners[open_ones[block.a + ahead][0]] = [waiting[block.b + ahead].name]
 
 
-def _word(operation: Operation, known: set[str]) -> str:
+def _find_kind_word(operation: Operation, known: set[str]) -> str:
     """Return what an operation computes, in the words of steps; empty if no step says the same."""
     for each in operation.primitives:
         kind = "convolution" if each.kind.endswith("convolution") else each.kind
@@ -144,7 +150,7 @@ def is_conversion(kind: str) -> bool:
     return not words.isdisjoint(_CONVERTING) and words <= _CONVERTING | _BESIDE
 
 
-def _fill(
+def _add_unnamed_operations(
     operations: Sequence[Operation],
     graph: Graph,
     after: Mapping[str, tuple[str, ...]],
@@ -153,8 +159,8 @@ def _fill(
     """Add the operations that no step names, those that are computed first before others."""
     maker = {tensor: operation.name for operation in operations for tensor in operation.outputs}
     told = any(after.values())  # not every runtime tells which steps read which
-    after = _through_additions(after, owners)
-    behind, activated = _behind(operations, graph, owners)
+    after = _resolve_conversions(after, owners)
+    behind, activated = _find_next_steps(operations, graph, owners)
     products = {
         each.name for each in operations for every in each.primitives if every.kind in _PRODUCTS
     }
@@ -178,7 +184,7 @@ def _fill(
             owners[operation.name] = [chosen or ordered[0]]
 
 
-def _through_additions(
+def _resolve_conversions(
     after: Mapping[str, tuple[str, ...]], owners: Mapping[str, list[str]]
 ) -> dict[str, tuple[str, ...]]:
     """Return what each step reads, with what the steps that compute no operation, such as
@@ -192,7 +198,7 @@ def _through_additions(
     return found
 
 
-def _behind(
+def _find_next_steps(
     operations: Sequence[Operation], graph: Graph, owners: Mapping[str, list[str]]
 ) -> tuple[dict[str, list[str]], dict[str, bool]]:
     """Return the nearest steps behind each operation, and whether elementwise operations alone

@@ -75,7 +75,9 @@ class KernelRegression:
         MissingDependency
             If scikit-learn is not installed.
         """
-        found: Floats = np.exp(rough(kernels) + self._trees.predict(self._described(kernels)))
+        found: Floats = np.exp(
+            compute_rough_log_times(kernels) + self._trees.predict(self._encode_features(kernels))
+        )
         return found
 
     def outside(self, kernel: FusedKernel) -> str:
@@ -100,7 +102,7 @@ class KernelRegression:
     def _kinds(self) -> list[str]:
         return sorted({each.kind for each in self._kernels})
 
-    def _described(self, kernels: Sequence[FusedKernel]) -> Floats:
+    def _encode_features(self, kernels: Sequence[FusedKernel]) -> Floats:
         sizes = np.log1p(np.array([each.sizes for each in kernels]))
         kinds = np.array([each.kind for each in kernels])[:, None] == np.array(self._kinds)[None, :]
         return np.hstack([sizes, kinds])
@@ -118,8 +120,8 @@ class KernelRegression:
         trees = ExtraTreesRegressor(_TREES, max_features=0.5, random_state=0)
         # What takes long matters to a network; by the square root, nothing short is forgotten.
         return trees.fit(
-            self._described(self._kernels),
-            np.log(ns) - rough(self._kernels),
+            self._encode_features(self._kernels),
+            np.log(ns) - compute_rough_log_times(self._kernels),
             sample_weight=np.sqrt(ns),
         )
 
@@ -132,7 +134,7 @@ class KernelRegression:
         return found
 
 
-def rough(kernels: Sequence[FusedKernel]) -> Floats:
+def compute_rough_log_times(kernels: Sequence[FusedKernel]) -> Floats:
     """Return the logarithm of a rough time of each kernel in nanoseconds."""
     macs, traffic = (
         np.array([getattr(each, name) for each in kernels]) for name in ("macs", "traffic")
@@ -251,7 +253,9 @@ class KernelTable:
         errors = [each.error for each in self.networks]
         return math.exp(float(np.median(errors))) if errors else 1.0
 
-    def network_interval(self, ns: npt.ArrayLike, confidence: float = 0.9) -> tuple[float, float]:
+    def compute_network_interval(
+        self, ns: npt.ArrayLike, confidence: float = 0.9
+    ) -> tuple[float, float]:
         """Return factors of a predicted time between which the real one lies, by the networks that
         were measured.
 
@@ -271,7 +275,7 @@ class KernelTable:
         scores = self._scores
         rank = math.ceil(confidence * (len(scores) + 1)) - 1
         widest = 1.0 if not len(scores) else float(scores[min(rank, len(scores) - 1)])
-        reach = widest * _uncertainty(np.asarray(ns, np.float64))
+        reach = widest * _compute_uncertainty(np.asarray(ns, np.float64))
         return math.exp(-reach), math.exp(reach)
 
     @cached_property
@@ -280,7 +284,7 @@ class KernelTable:
         found = []
         for each in self.networks:
             places = np.array(each.kernels, np.int64)
-            reach = _uncertainty(np.bincount(places, times[places]).astype(np.float64))
+            reach = _compute_uncertainty(np.bincount(places, times[places]).astype(np.float64))
             found.append(abs(each.error - math.log(self.scale)) / reach)
         return np.sort(np.array(found))
 
@@ -294,7 +298,7 @@ class KernelTable:
             float(np.quantile(errors, 0.95))
         )
 
-    def kernel_interval(self, kind: str) -> tuple[float, float]:
+    def get_kernel_interval(self, kind: str) -> tuple[float, float]:
         """Return the factors of a predicted time between which that of a kernel of a kind lies,
         nine times in ten.
         """
@@ -305,7 +309,7 @@ class KernelTable:
         """Return why a kernel is outside of what was measured; empty if it is not."""
         return self._regression.outside(kernel)
 
-    def macs_alone(self, macs: float) -> float:
+    def predict_from_macs(self, macs: float) -> float:
         """Return what a network takes in nanoseconds if its multiply-accumulates alone are
         known: a straight line.
         """
@@ -375,7 +379,7 @@ class KernelTable:
                 raise ArtifactError("its kernels are described by other numbers, or there are none")
             count = len(data["kernels"])
             errors = {
-                str(kind): (_number(pair[0]), _number(pair[1]))
+                str(kind): (_validate_number(pair[0]), _validate_number(pair[1]))
                 for kind, pair in data["kernel_errors"].items()
             }
             return cls(
@@ -386,10 +390,10 @@ class KernelTable:
                 int(data["threads"]),
                 str(data["created"])[:60],
                 tuple(FusedKernel.from_json(each[:3]) for each in data["kernels"]),
-                tuple(_number(each[3], least=1.0) for each in data["kernels"]),
+                tuple(_validate_number(each[3], least=1.0) for each in data["kernels"]),
                 tuple(FusionPattern.from_json(each) for each in data["patterns"]),
-                _number(data["call_ns"], least=0.0),
-                tuple(_network(each, count) for each in data["networks"]),
+                _validate_number(data["call_ns"], least=0.0),
+                tuple(_parse_network(each, count) for each in data["networks"]),
                 errors,
                 tuple(str(each)[:300] for each in data["doubts"])[:20],
             )
@@ -424,7 +428,7 @@ class KernelTable:
         return float(max(fixed, 0.0)), float(slope)
 
 
-def _uncertainty(ns: Floats) -> float:
+def _compute_uncertainty(ns: Floats) -> float:
     """Return what the error of a sum is about proportional to: the root of the squared shares,
     and a common part.
     """
@@ -432,15 +436,15 @@ def _uncertainty(ns: Floats) -> float:
     return math.sqrt(float((shares**2).sum()) + _COMMON**2)
 
 
-def _number(value: Any, least: float = -math.inf) -> float:
+def _validate_number(value: Any, least: float = -math.inf) -> float:
     found = float(value)
     if not least <= found < math.inf:
         raise ValueError("a number out of its range")
     return found
 
 
-def _network(data: Any, count: int) -> MeasuredNetwork:
+def _parse_network(data: Any, count: int) -> MeasuredNetwork:
     places = tuple(int(place) for place in data[0])
     if len(places) > MOST_KERNELS or not all(0 <= place < count for place in places):
         raise ValueError("a kernel that is not there")
-    return MeasuredNetwork(places, _number(data[1], least=1.0), _number(data[2]))
+    return MeasuredNetwork(places, _validate_number(data[1], least=1.0), _validate_number(data[2]))

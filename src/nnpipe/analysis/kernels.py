@@ -20,7 +20,7 @@ from nnpipe.core.primitives import (
     PoolingPrimitive,
     Primitive,
     RecurrentPrimitive,
-    product,
+    multiply_lengths,
 )
 from nnpipe.core.tensors import TensorSpec
 
@@ -54,7 +54,7 @@ class FusedCost:
     values: int | None = None
 
 
-def importance(cost: OperationCost) -> tuple[int, bool, int]:
+def get_importance(cost: OperationCost) -> tuple[int, bool, int]:
     """Return what orders the operations of a step: the greatest says what the step mainly
     computes.
     """
@@ -63,7 +63,7 @@ def importance(cost: OperationCost) -> tuple[int, bool, int]:
     return (0 if known is None else known.macs, computes, 0 if known is None else known.others)
 
 
-def fused_cost(operations: Sequence[OperationCost], stored: StoredValues) -> FusedCost:
+def compute_fused_cost(operations: Sequence[OperationCost], stored: StoredValues) -> FusedCost:
     """Return the sums over operations that are computed in one step.
 
     Parameters
@@ -78,39 +78,51 @@ def fused_cost(operations: Sequence[OperationCost], stored: StoredValues) -> Fus
     names = {each.name for each in operations}
     computing = [each for each in operations if each.name not in stored.passing]
     inner = {
-        stored.origin(spec.name)
+        stored.get_origin(spec.name)
         for each in computing
         for spec in each.outputs
-        if stored.users.get(stored.origin(spec.name), frozenset()) <= names
+        if stored.users.get(stored.get_origin(spec.name), frozenset()) <= names
     }
-    reads = sum(_inside(each.inputs, inner, stored) for each in operations if each.bytes_read)
-    writes = sum(_inside(each.outputs, inner, stored) for each in operations if each.bytes_written)
-    read = _sum([each.bytes_read for each in operations])
-    written = _sum([each.bytes_written for each in operations])
+    reads = sum(
+        _count_inner_bytes(each.inputs, inner, stored) for each in operations if each.bytes_read
+    )
+    writes = sum(
+        _count_inner_bytes(each.outputs, inner, stored) for each in operations if each.bytes_written
+    )
+    read = _sum_if_known([each.bytes_read for each in operations])
+    written = _sum_if_known([each.bytes_written for each in operations])
     live = [each.live_bytes for each in operations if each.live_bytes is not None]
     results = [
         spec
         for each in computing or operations
         for spec in each.outputs
-        if stored.origin(spec.name) not in inner
+        if stored.get_origin(spec.name) not in inner
     ]
     return FusedCost(
-        _sum([None if each.arithmetic is None else each.arithmetic.macs for each in operations]),
-        _sum([None if each.arithmetic is None else each.arithmetic.others for each in operations]),
+        _sum_if_known(
+            [None if each.arithmetic is None else each.arithmetic.macs for each in operations]
+        ),
+        _sum_if_known(
+            [None if each.arithmetic is None else each.arithmetic.others for each in operations]
+        ),
         None if read is None else max(read - reads, 0),
         None if written is None else max(written - writes, 0),
         sum(each.parameters for each in operations),
         max(live, default=None),
-        sum(product(spec.shape) or 0 for spec in results),
+        sum(multiply_lengths(spec.shape) or 0 for spec in results),
     )
 
 
-def _inside(specs: Sequence[TensorSpec], inner: Collection[str], stored: StoredValues) -> int:
+def _count_inner_bytes(
+    specs: Sequence[TensorSpec], inner: Collection[str], stored: StoredValues
+) -> int:
     """Return the bytes of the tensors that only pass between operations of the step."""
-    return sum(stored.sizes[spec.name] or 0 for spec in specs if stored.origin(spec.name) in inner)
+    return sum(
+        stored.sizes[spec.name] or 0 for spec in specs if stored.get_origin(spec.name) in inner
+    )
 
 
-def _sum(values: Sequence[int | None]) -> int | None:
+def _sum_if_known(values: Sequence[int | None]) -> int | None:
     return None if None in values else sum(value or 0 for value in values)
 
 
@@ -151,7 +163,7 @@ class FusionPattern:
     Parameters
     ----------
     words
-        What each operation computes, see :func:`word_of`.
+        What each operation computes, see :func:`get_operation_word`.
     reads
         For each operation the places of those in the pattern whose results it reads.
 
@@ -176,7 +188,7 @@ class FusionPattern:
         )
 
 
-def word_of(operation: Operation) -> str:
+def get_operation_word(operation: Operation) -> str:
     """Return what an operation computes, in a word that is alike for all frameworks; empty if it
     is not known.
     """
@@ -193,7 +205,7 @@ def word_of(operation: Operation) -> str:
     return " + ".join(found)
 
 
-def grouped(
+def split_into_steps(
     graph: Graph, patterns: Sequence[FusionPattern], folded: Iterable[str] = ()
 ) -> tuple[tuple[str, ...], ...]:
     """Return the names of the operations of each step, as far as the patterns tell; the others are
@@ -228,7 +240,7 @@ def grouped(
     return tuple(found)
 
 
-def fusion_patterns(
+def find_fusion_patterns(
     seen: Sequence[tuple[Graph, Sequence[Sequence[str]], Iterable[str]]],
 ) -> tuple[FusionPattern, ...]:
     """Return the patterns that a runtime fuses in most places where they occur.
@@ -241,14 +253,14 @@ def fusion_patterns(
     """
     views = [_View(graph, folded) for graph, _, folded in seen]
     chains = [
-        [view.chain(names) for names in steps]
+        [view.sort_chain(names) for names in steps]
         for view, (_, steps, _) in zip(views, seen, strict=True)
     ]
     patterns = {
         pattern
         for view, found in zip(views, chains, strict=True)
         for names in found
-        if (pattern := view.pattern(names))
+        if (pattern := view.find_pattern(names))
     }
     kept = []
     for pattern in patterns:
@@ -279,7 +291,7 @@ class _View:
     def __init__(self, graph: Graph, folded: Iterable[str]) -> None:
         left_out = set(folded)
         self.operations = [each for each in graph.operations if each.name not in left_out]
-        self.words = {each.name: self._word(graph, each) for each in self.operations}
+        self.words = {each.name: self._get_word(graph, each) for each in self.operations}
         self._by_name = {each.name: each for each in self.operations}
         maker = {tensor: each.name for each in self.operations for tensor in each.outputs}
         self._reads: Mapping[str, set[str]] = {
@@ -293,15 +305,15 @@ class _View:
         self._ends = {maker[tensor] for tensor in graph.outputs if tensor in maker}
 
     @staticmethod
-    def _word(graph: Graph, operation: Operation) -> str:
+    def _get_word(graph: Graph, operation: Operation) -> str:
         """Return the word of an operation; products of matrices with an axis of samples are
         fused with less.
         """
-        word = word_of(operation)
+        word = get_operation_word(operation)
         flat = len(graph.tensors[operation.outputs[0]].shape) < 3 if operation.outputs else False
         return f"{word} of two axes" if word == "matrix product" and flat else word
 
-    def chain(self, names: Sequence[str]) -> list[str]:
+    def sort_chain(self, names: Sequence[str]) -> list[str]:
         """Return the operations of a step in the order of the graph, without views if it
         computes anything.
         """
@@ -309,7 +321,7 @@ class _View:
         ordered = [each.name for each in self.operations if each.name in inside]
         return [name for name in ordered if self.words[name] != "view"] or ordered
 
-    def pattern(self, names: Sequence[str]) -> FusionPattern | None:
+    def find_pattern(self, names: Sequence[str]) -> FusionPattern | None:
         """Return the pattern of some operations; ``None`` unless they are one chain whose last
         result alone leaves.
         """
@@ -420,7 +432,7 @@ class FusedKernel:
         return cls(str(kind), tuple(map(str, fused)), numbers)
 
 
-def kernels_of(
+def build_kernels(
     graph: Graph, cost: GraphCost, steps: Sequence[Sequence[str]]
 ) -> tuple[FusedKernel, ...]:
     """Return the kernels of a graph.
@@ -430,23 +442,26 @@ def kernels_of(
     graph, cost
         The graph with known lengths, and the cost of its operations.
     steps
-        The names of the operations of each step (:func:`~nnpipe.analysis.kernels.grouped`).
+        The names of the operations of each step
+        (:func:`~nnpipe.analysis.kernels.split_into_steps`).
     """
     costs = {each.name: each for each in cost.operations}
     operations = {each.name: each for each in graph.operations}
     around = sum(each.bytes_read or 0 for each in cost.operations)
     found = []
     for names in steps:
-        members = sorted((costs[name] for name in names), key=importance, reverse=True)
-        main, figures = operations[members[0].name], fused_cost(members, cost.stored)
+        members = sorted((costs[name] for name in names), key=get_importance, reverse=True)
+        main, figures = operations[members[0].name], compute_fused_cost(members, cost.stored)
         known = None not in (
             figures.macs,
             figures.others,
             figures.bytes_read,
             figures.bytes_written,
         )
-        shape = _shape(main)
-        words = tuple(filter(None, (word_of(operations[each.name]) for each in members[1:])))
+        shape = _extract_dimensions(main)
+        words = tuple(
+            filter(None, (get_operation_word(operations[each.name]) for each in members[1:]))
+        )
         sizes = (
             figures.macs or 0,
             figures.others or 0,
@@ -456,33 +471,33 @@ def kernels_of(
             figures.values or 0,
             *shape,
             len(members),
-            *_even(shape),
+            *_compute_alignment(shape),
             around,
         )
-        kind = kind_of(main) if known else ""
+        kind = get_kernel_kind(main) if known else ""
         # views of any size are alike
         numbers = (0.0,) * len(sizes) if kind == "view" else tuple(map(float, sizes))
         found.append(FusedKernel(kind, words, numbers, tuple([each.name for each in members])))
     return tuple(found)
 
 
-def kind_of(operation: Operation) -> str:
+def get_kernel_kind(operation: Operation) -> str:
     """Return the kind of a kernel by what it mainly computes; convolutions of one, several and
     all channels differ.
     """
     first = operation.primitives[0] if operation.primitives else None
     if isinstance(first, ConvolutionPrimitive):
         return f"{first.kind} 1d" if len(first.kernel) == 1 else first.kind
-    return word_of(operation).partition(" + ")[0]
+    return get_operation_word(operation).partition(" + ")[0]
 
 
-def _even(shape: Sequence[float]) -> tuple[float, ...]:
+def _compute_alignment(shape: Sequence[float]) -> tuple[float, ...]:
     _, inside, outside, _, _, groups, _ = (int(value) for value in shape)
     counts = (inside, outside // groups if groups and outside % groups == 0 else outside, outside)
     return tuple(math.gcd(each, _EVEN) if each else 0 for each in counts)
 
 
-def _shape(operation: Operation) -> tuple[float, ...]:
+def _extract_dimensions(operation: Operation) -> tuple[float, ...]:
     """Return positions, inside, outside, window, stride, groups and dilation."""
     first: Primitive | None = operation.primitives[0] if operation.primitives else None
     if isinstance(first, ConvolutionPrimitive):

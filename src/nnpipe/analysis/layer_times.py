@@ -183,7 +183,7 @@ class PairedLayers:
         return {**asdict(self), "operations": list(self.operations)}
 
 
-def side_by_side(first: LayerTimes, second: LayerTimes) -> tuple[PairedLayers, ...]:
+def match_layer_times(first: LayerTimes, second: LayerTimes) -> tuple[PairedLayers, ...]:
     """Return the times of the same operations, in the order of the first run, and then what belongs
     to none.
 
@@ -210,8 +210,10 @@ def side_by_side(first: LayerTimes, second: LayerTimes) -> tuple[PairedLayers, .
     for side, layers in enumerate(sides):
         for each in layers:
             if each.operations:
-                groups.setdefault(_leader(leader, each.operations[0]), ([], []))[side].append(each)
-    found = [_pair(*members) for members in groups.values()]
+                groups.setdefault(_find_root(leader, each.operations[0]), ([], []))[side].append(
+                    each
+                )
+    found = [_build_pair(*members) for members in groups.values()]
     rest = [
         [
             each
@@ -220,12 +222,14 @@ def side_by_side(first: LayerTimes, second: LayerTimes) -> tuple[PairedLayers, .
         ]
         for times in (first, second)
     ]
-    found.append(_named("conversions and others", *(_sum(each) for each in rest)))
-    found.append(_named("not attributed", first.unattributed.time_ns, second.unattributed.time_ns))
+    found.append(_build_remainder("conversions and others", *(_sum_times(each) for each in rest)))
+    found.append(
+        _build_remainder("not attributed", first.unattributed.time_ns, second.unattributed.time_ns)
+    )
     return tuple(found)
 
 
-def _pair(first: Sequence[LayerTime], second: Sequence[LayerTime]) -> PairedLayers:
+def _build_pair(first: Sequence[LayerTime], second: Sequence[LayerTime]) -> PairedLayers:
     main = max((*first, *second), key=lambda each: (each.macs or 0, each.time_ns))
     operations = tuple(
         dict.fromkeys(name for each in (*first, *second) for name in each.operations)
@@ -234,22 +238,22 @@ def _pair(first: Sequence[LayerTime], second: Sequence[LayerTime]) -> PairedLaye
         main.name,
         main.kind,
         operations,
-        _sum(first),
-        _sum(second),
-        _types(first),
-        _types(second),
+        _sum_times(first),
+        _sum_times(second),
+        _format_precisions(first),
+        _format_precisions(second),
     )
 
 
-def _named(name: str, first_ns: float, second_ns: float) -> PairedLayers:
+def _build_remainder(name: str, first_ns: float, second_ns: float) -> PairedLayers:
     return PairedLayers(name, name, (), first_ns, second_ns, "", "")
 
 
-def _sum(layers: Sequence[LayerTime]) -> float:
+def _sum_times(layers: Sequence[LayerTime]) -> float:
     return sum(each.time_ns for each in layers)
 
 
-def _types(layers: Sequence[LayerTime]) -> str:
+def _format_precisions(layers: Sequence[LayerTime]) -> str:
     return ", ".join(sorted({each.precision for each in layers} - {""}))
 
 
@@ -257,10 +261,10 @@ def _join(leader: dict[str, str], names: Sequence[str]) -> None:
     """Put names into one group."""
     for name in names:
         leader.setdefault(name, name)
-        leader[_leader(leader, name)] = _leader(leader, names[0])
+        leader[_find_root(leader, name)] = _find_root(leader, names[0])
 
 
-def _leader(leader: dict[str, str], name: str) -> str:
+def _find_root(leader: dict[str, str], name: str) -> str:
     while leader[name] != name:
         leader[name] = leader[leader[name]]
         name = leader[name]

@@ -10,7 +10,12 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from nnpipe.analysis.stored_values import GraphConstants, StoredValues, constants_of, stored_values
+from nnpipe.analysis.stored_values import (
+    GraphConstants,
+    StoredValues,
+    build_stored_values,
+    find_constants,
+)
 from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.primitives import (
     AttentionPrimitive,
@@ -21,7 +26,7 @@ from nnpipe.core.primitives import (
     PoolingPrimitive,
     Primitive,
     RecurrentPrimitive,
-    product,
+    multiply_lengths,
 )
 from nnpipe.core.tensors import TensorSpec
 
@@ -72,7 +77,7 @@ class Arithmetic:
         return Arithmetic(self.macs + other.macs, self.others + other.others)
 
 
-def arithmetic_of(
+def compute_arithmetic(
     primitive: Primitive, inputs: tuple[Length, ...], outputs: tuple[Length, ...]
 ) -> Arithmetic | None:
     """Return the arithmetic of a primitive; ``None`` if it has no rule, or a length is not known.
@@ -88,64 +93,72 @@ def arithmetic_of(
     others: Length = 0
     if isinstance(primitive, ConvolutionPrimitive):
         shared = primitive.in_channels // primitive.groups * primitive.out_channels
-        macs = product((primitive.positions, shared, *primitive.kernel))
+        macs = multiply_lengths((primitive.positions, shared, *primitive.kernel))
     elif isinstance(primitive, MatrixProduct):
-        macs = product((primitive.batch, primitive.rows, primitive.depth, primitive.columns))
+        macs = multiply_lengths(
+            (primitive.batch, primitive.rows, primitive.depth, primitive.columns)
+        )
     elif isinstance(primitive, AttentionPrimitive):
-        scores = product((primitive.batch, primitive.queries, primitive.keys))
+        scores = multiply_lengths((primitive.batch, primitive.queries, primitive.keys))
         widths = (
             None
             if primitive.depth is None or primitive.value_depth is None
             else (primitive.depth + primitive.value_depth)
         )
-        macs, others = product((scores, widths)), product((scores, _SOFTMAX + 1))
+        macs, others = multiply_lengths((scores, widths)), multiply_lengths((scores, _SOFTMAX + 1))
     elif isinstance(primitive, RecurrentPrimitive):
-        cells = product((primitive.batch, primitive.steps, primitive.directions, primitive.units))
+        cells = multiply_lengths(
+            (primitive.batch, primitive.steps, primitive.directions, primitive.units)
+        )
         width = (
             None
             if primitive.inputs is None or primitive.units is None
             else primitive.inputs + primitive.units
         )
-        macs = product((cells, _GATES[primitive.cell], width))
-        others = product((cells, _CELL_OPERATIONS[primitive.cell]))
+        macs = multiply_lengths((cells, _GATES[primitive.cell], width))
+        others = multiply_lengths((cells, _CELL_OPERATIONS[primitive.cell]))
     elif isinstance(primitive, PoolingPrimitive):
-        others = product((outputs[0] if outputs else None, *primitive.kernel))
+        others = multiply_lengths((outputs[0] if outputs else None, *primitive.kernel))
         if not primitive.kernel:
             others = inputs[0] if inputs else None
     elif isinstance(primitive, PlainPrimitive):
-        others = _plain(primitive, inputs, outputs)
+        others = _count_plain_operations(primitive, inputs, outputs)
     else:
         return None
     return None if macs is None or others is None else Arithmetic(macs, others)
 
 
-def _plain(
+def _count_plain_operations(
     primitive: PlainPrimitive, inputs: tuple[Length, ...], outputs: tuple[Length, ...]
 ) -> Length:
     written = outputs[0] if outputs else 0
     read = inputs[0] if inputs else 0
     if primitive.plain == "elementwise":
-        return product((written, max(1, len(inputs) - 1)))
+        return multiply_lengths((written, max(1, len(inputs) - 1)))
     if primitive.plain == "reduction":
         return read
     if primitive.plain == "softmax":
-        return product((read, _SOFTMAX))
+        return multiply_lengths((read, _SOFTMAX))
     if primitive.plain == "normalisation":
-        return product((read, _NORMALISATION.get(primitive.function, _USUAL_NORMALISATION)))
+        return multiply_lengths(
+            (read, _NORMALISATION.get(primitive.function, _USUAL_NORMALISATION))
+        )
     if primitive.plain == "quantisation":
-        return product((written, 2))
+        return multiply_lengths((written, 2))
     if primitive.plain == "resize":
         neighbours = _NEIGHBOURS.get(primitive.function)
         # Without a known number of axes, pictures are resized along two.
         return (
             0
             if neighbours is None
-            else product((written, 2 * math.prod([neighbours] * (len(primitive.axes) or 2))))
+            else multiply_lengths(
+                (written, 2 * math.prod([neighbours] * (len(primitive.axes) or 2)))
+            )
         )
     return 0  # gather, movement and view compute nothing
 
 
-def live_memory(
+def compute_live_memory(
     graph: Graph, constants: GraphConstants, stored: StoredValues
 ) -> Mapping[str, int | None]:
     """Return the bytes of all inputs and computed values that exist while each operation runs, by
@@ -168,13 +181,13 @@ def live_memory(
     begin = {name: 0 for name in graph.inputs if name not in constants.stored}
     end = dict(begin)
     for step, operation in enumerate(steps):
-        for name in map(stored.origin, operation.inputs):
+        for name in map(stored.get_origin, operation.inputs):
             if name in begin:
                 end[name] = step
-        for name in map(stored.origin, operation.outputs):
+        for name in map(stored.get_origin, operation.outputs):
             begin.setdefault(name, step)
             end[name] = max(step, end.get(name, step))
-    for name in map(stored.origin, graph.outputs):
+    for name in map(stored.get_origin, graph.outputs):
         if name in begin:
             end[name] = len(steps) - 1
     change, unknown = [0] * (len(steps) + 1), [0] * (len(steps) + 1)
@@ -219,7 +232,7 @@ class OperationCost:
         The numbers that are stored with the model and that it uses.
     live_bytes
         All values that exist while it runs, see
-        :func:`~nnpipe.analysis.operation_costs.live_memory`.
+        :func:`~nnpipe.analysis.operation_costs.compute_live_memory`.
     computes
         The primitives: what it mainly computes, and what is fused to it; empty if that is not
         known.
@@ -313,7 +326,7 @@ class GraphCost:
         )
 
 
-def graph_cost(graph: Graph, apart: Collection[str] = ()) -> GraphCost:
+def compute_graph_cost(graph: Graph, apart: Collection[str] = ()) -> GraphCost:
     """Return the costs of a graph whose lengths are known
     (:meth:`~nnpipe.LiveModel.get_sized_graph`).
 
@@ -325,25 +338,29 @@ def graph_cost(graph: Graph, apart: Collection[str] = ()) -> GraphCost:
         Names of conversions to and from 8 bits that a runtime does not fuse with other operations;
         by default it fuses all that it can (:mod:`nnpipe.analysis.stored_values`).
     """
-    constants = constants_of(graph)
-    stored = stored_values(graph, constants, apart)
-    live = live_memory(graph, constants, stored)
-    counts = {name: product(spec.shape) for name, spec in graph.tensors.items()}
+    constants = find_constants(graph)
+    stored = build_stored_values(graph, constants, apart)
+    live = compute_live_memory(graph, constants, stored)
+    counts = {name: multiply_lengths(spec.shape) for name, spec in graph.tensors.items()}
     found, used = [], set()
     for operation in graph.operations:
         if operation.name in constants.folded:
             continue
-        parameters = _parameters(operation, graph, constants)
+        parameters = _find_parameters(operation, graph, constants)
         used |= parameters
         own = sum(counts[name] or 0 for name in parameters)
-        found.append(_cost(operation, graph, constants, stored, counts, own, live[operation.name]))
+        found.append(
+            _compute_operation_cost(
+                operation, graph, constants, stored, counts, own, live[operation.name]
+            )
+        )
     folded = tuple(
         operation.name for operation in graph.operations if operation.name in constants.folded
     )
     return GraphCost(tuple(found), folded, sum(counts[name] or 0 for name in used), stored)
 
 
-def _cost(
+def _compute_operation_cost(
     operation: Operation,
     graph: Graph,
     constants: GraphConstants,
@@ -356,12 +373,12 @@ def _cost(
     read: int | None = 0
     written: int | None = 0
     if operation.name not in stored.passing:
-        moved = [stored.sizes[name] for name in values] + _stored_sizes(
+        moved = [stored.sizes[name] for name in values] + _get_constant_sizes(
             operation, stored, constants
         )
         read = None if None in moved else sum(filter(None, moved))
-        written = _sum(stored.sizes[name] for name in operation.outputs)
-    bytes_read, bytes_written = _traffic(operation, read, written)
+        written = _sum_if_known(stored.sizes[name] for name in operation.outputs)
+    bytes_read, bytes_written = _compute_traffic(operation, read, written)
     return OperationCost(
         operation.name,
         operation.kind,
@@ -369,7 +386,7 @@ def _cost(
         operation.primitives[0].kind if operation.primitives else UNKNOWN_KIND,
         tuple(graph.tensors[name] for name in values),
         tuple(graph.tensors[name] for name in operation.outputs),
-        _arithmetic(operation, constants, counts),
+        _compute_operation_arithmetic(operation, constants, counts),
         bytes_read,
         bytes_written,
         parameters,
@@ -378,7 +395,7 @@ def _cost(
     )
 
 
-def _arithmetic(
+def _compute_operation_arithmetic(
     operation: Operation, constants: GraphConstants, counts: Mapping[str, Length]
 ) -> Arithmetic | None:
     """Return the sum over the operation's primitives; ``None`` if one has no rule."""
@@ -388,12 +405,12 @@ def _arithmetic(
         ordered = ordered[:1]
     inputs = tuple([counts[name] for name in ordered])
     outputs = tuple([counts[name] for name in operation.outputs])
-    found = [arithmetic_of(primitive, inputs, outputs) for primitive in operation.primitives]
+    found = [compute_arithmetic(primitive, inputs, outputs) for primitive in operation.primitives]
     known = [each for each in found if each is not None]
     return sum(known, Arithmetic()) if found and len(known) == len(found) else None
 
 
-def _traffic(
+def _compute_traffic(
     operation: Operation, read: int | None, written: int | None
 ) -> tuple[int | None, int | None]:
     if operation.unlisted or not operation.primitives:
@@ -406,7 +423,7 @@ def _traffic(
     return read, written
 
 
-def _stored_sizes(
+def _get_constant_sizes(
     operation: Operation, stored: StoredValues, constants: GraphConstants
 ) -> list[int | None]:
     """Return the bytes of each constant of an operation, in the type in which the file stores it
@@ -416,12 +433,14 @@ def _stored_sizes(
     for name in operation.inputs:
         if name in constants.stored:
             own, roots = stored.sizes[name], constants.stored[name]
-            origin = own if roots == (name,) else _sum(stored.sizes[root] for root in roots)
+            origin = (
+                own if roots == (name,) else _sum_if_known(stored.sizes[root] for root in roots)
+            )
             found.append(own if origin is None or own is None else min(own, origin))
     return found
 
 
-def _parameters(operation: Operation, graph: Graph, constants: GraphConstants) -> set[str]:
+def _find_parameters(operation: Operation, graph: Graph, constants: GraphConstants) -> set[str]:
     """Return the stored tensors with the parameters of an operation."""
     kinds = {each.kind for each in operation.primitives}
     if kinds <= _WITHOUT_PARAMETERS:  # also those that are not known
@@ -458,6 +477,6 @@ def _is_weight(spec: TensorSpec) -> bool:
     return real and math.prod(length or 0 for length in spec.shape) > 1
 
 
-def _sum(sizes: Iterable[int | None]) -> int | None:
+def _sum_if_known(sizes: Iterable[int | None]) -> int | None:
     found = list(sizes)
     return None if None in found else sum(filter(None, found))

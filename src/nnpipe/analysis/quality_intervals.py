@@ -26,7 +26,7 @@ from nnpipe.core.quality_metric import Floats, QualityMetric
 CONFIDENCE = 0.95
 
 
-def mcnemar(gained: int, lost: int) -> float:
+def compute_mcnemar_p_value(gained: int, lost: int) -> float:
     """Return the two-sided p-value of McNemar's exact test.
 
     If neither model is better, a sample that only one of them gets right is equally
@@ -49,7 +49,7 @@ def mcnemar(gained: int, lost: int) -> float:
     return min(1.0, 2 * tail)
 
 
-def paired_difference(
+def compare_accuracies(
     gained: int, lost: int, samples: int, confidence: float = CONFIDENCE
 ) -> tuple[float, float, float]:
     """Return the difference of two accuracies on the same samples, with its confidence interval.
@@ -115,7 +115,7 @@ take an eighth of the memory.
 """
 
 
-def mean_interval(
+def compute_mean_interval(
     values: Floats, centre: float, confidence: float = 0.95, beside: Floats | None = None
 ) -> tuple[float, float]:
     """Return the confidence interval of the mean of a population, given a sample of values.
@@ -140,18 +140,21 @@ def mean_interval(
     """
     if len(values) < _FEWEST or not np.isfinite(values).all() or not math.isfinite(centre):
         return centre, centre
-    apart = _apart(values)
+    apart = _compute_deviations(values)
     scale = float(np.abs(apart).max())
     if scale:
         squares = (apart / scale) ** 2
         reach = scale * math.sqrt(float((squares**2).sum() / squares.sum()))
-        freedom = _freedom(squares)
-        carried = None if beside is None else _apart(beside) ** 2
+        freedom = _compute_degrees_of_freedom(squares)
+        carried = None if beside is None else _compute_deviations(beside) ** 2
         if carried is not None and (here := np.where(apart != 0, carried, 0.0)).any():
             slope = float(apart**2 @ here) / float(here @ here)
             reach = max(reach, math.sqrt(slope * float(carried @ carried) / float(carried.sum())))
             freedom = min(
-                freedom, _freedom(carried / carried.max(), np.count_nonzero(apart) / len(apart))
+                freedom,
+                _compute_degrees_of_freedom(
+                    carried / carried.max(), np.count_nonzero(apart) / len(apart)
+                ),
             )
     else:
         reach, freedom = 0.0 if beside is None else float(np.std(beside)), math.inf
@@ -166,30 +169,35 @@ def mean_interval(
     quantile = student_quantile((1 + confidence) / 2, min(freedom, count - 1))
     middle = centre + float(extended.mean() - apart.mean())
     ends = (
-        middle - _transformed(sign * quantile, skewness, count) * deviation / math.sqrt(count)
+        middle
+        - _apply_hall_transform(sign * quantile, skewness, count) * deviation / math.sqrt(count)
         for sign in (1, -1)
     )
     low, high = sorted(ends)
     return low, high
 
 
-def paired_contributions(metric: QualityMetric, evaluations: Sequence[Evaluation]) -> Floats:
-    """Return the :func:`contributions` to a metric of evaluations of the same samples, by the same
-    parts.
+def compute_paired_contributions(
+    metric: QualityMetric, evaluations: Sequence[Evaluation]
+) -> Floats:
+    """Return the :func:`compute_contributions` to a metric of evaluations of the same samples, by
+    the same parts.
 
     Returns
     -------
     ndarray
         Float64 ``(evaluations, parts)``.
     """
-    found = [contributions(metric, each) for each in evaluations]
+    found = [compute_contributions(metric, each) for each in evaluations]
     # only some have so few kinds of samples that each kind is a part
     if len({len(each) for each in found}) > 1:
-        found = [contributions(metric, each, by_kind=False) for each in evaluations]
+        found = [compute_contributions(metric, each, by_kind=False) for each in evaluations]
     return np.array(found)
 
 
-def contributions(metric: QualityMetric, evaluation: Evaluation, *, by_kind: bool = True) -> Floats:
+def compute_contributions(
+    metric: QualityMetric, evaluation: Evaluation, *, by_kind: bool = True
+) -> Floats:
     """Return values whose mean is the metric, and which vary as its parts do: one for each
     independent part.
 
@@ -214,9 +222,9 @@ def contributions(metric: QualityMetric, evaluation: Evaluation, *, by_kind: boo
         known = _KNOWN.setdefault(evaluation, {})
         by_kind = by_kind and metric.alike is not None and clusters is None
         if (metric, by_kind) not in known:
-            made = _left_out_by_kind(metric, evaluation) if by_kind else None
+            made = _compute_jackknife_by_kind(metric, evaluation) if by_kind else None
             known[metric, by_kind] = (
-                (_left_out(metric, evaluation, clusters), None) if made is None else made
+                (_compute_jackknife(metric, evaluation, clusters), None) if made is None else made
             )
         found, kinds = known[metric, by_kind]
         each: Floats = found.copy() if kinds is None else found[kinds]
@@ -235,7 +243,7 @@ def contributions(metric: QualityMetric, evaluation: Evaluation, *, by_kind: boo
     return np.asarray(mean + len(sums) * (sums - mean * counted) / counted.sum())
 
 
-def _left_out_by_kind(
+def _compute_jackknife_by_kind(
     metric: QualityMetric, evaluation: Evaluation
 ) -> tuple[Floats, np.ndarray] | None:
     kinds, of_kinds = metric.by_kind(evaluation)
@@ -243,24 +251,26 @@ def _left_out_by_kind(
     if len(counts) > _GROUPS:
         return None
     less = np.array([of_kinds(counts - one) for one in np.eye(len(counts))])
-    return _pseudo_values(of_kinds(counts), less, counts), kinds.astype(
+    return _compute_pseudo_values(of_kinds(counts), less, counts), kinds.astype(
         np.min_scalar_type(len(counts))
     )
 
 
-def _left_out(metric: QualityMetric, evaluation: Evaluation, parts: np.ndarray | None) -> Floats:
+def _compute_jackknife(
+    metric: QualityMetric, evaluation: Evaluation, parts: np.ndarray | None
+) -> Floats:
     parts = np.arange(len(evaluation)) if parts is None else parts
     number = int(parts.max(initial=-1)) + 1
     if number > _GROUPS:
         parts = np.random.default_rng(_SEED).permutation(np.arange(number) % _GROUPS)[parts]
         number = _GROUPS
-    statistic = metric.prepared(evaluation)
+    statistic = metric.build_statistic(evaluation)
     whole = statistic(np.ones(len(evaluation)))
     without = np.array([statistic((parts != part).astype(np.float64)) for part in range(number)])
-    return _pseudo_values(whole, without, np.ones(number))
+    return _compute_pseudo_values(whole, without, np.ones(number))
 
 
-def _pseudo_values(whole: float, without: Floats, counts: Floats) -> Floats:
+def _compute_pseudo_values(whole: float, without: Floats, counts: Floats) -> Floats:
     """Return the jackknife's values of parts of which there are ``counts``, shifted so that
     their mean is the whole.
     """
@@ -269,7 +279,7 @@ def _pseudo_values(whole: float, without: Floats, counts: Floats) -> Floats:
     return np.asarray(found - found @ counts / number + whole)
 
 
-def _apart(values: Floats) -> Floats:
+def _compute_deviations(values: Floats) -> Floats:
     """Return how far values are from the one that more than half of them have, or else from their
     mean.
 
@@ -283,7 +293,7 @@ def _apart(values: Floats) -> Floats:
     return np.asarray(values - values.mean())
 
 
-def _freedom(squares: Floats, share: float = 1.0) -> float:
+def _compute_degrees_of_freedom(squares: Floats, share: float = 1.0) -> float:
     """Return the degrees of freedom of a variance whose relative variance is as large as that of
     these values.
 
@@ -297,7 +307,7 @@ def _freedom(squares: Floats, share: float = 1.0) -> float:
     return max(min(found, share * np.count_nonzero(squares)), _LEAST_FREEDOM)
 
 
-def _transformed(quantile: float, skewness: float, count: int) -> float:
+def _apply_hall_transform(quantile: float, skewness: float, count: int) -> float:
     """Return a quantile of the studentised mean of skewed values, by the inverse of Hall's cubic
     transformation.
     """
@@ -331,22 +341,22 @@ class QualityEstimate:
     samples: int
 
 
-def quality_estimate(
+def compute_quality_estimate(
     metric: QualityMetric, evaluation: Evaluation, confidence: float = 0.95
 ) -> QualityEstimate:
     """Return a metric of an evaluation with its confidence interval."""
-    check_call(quality_estimate, locals())
+    check_call(compute_quality_estimate, locals())
     count = len(evaluation)
     if evaluation.not_finite.any():  # nobody knows how wrong these are
-        return QualityEstimate(metric.of(evaluation), -math.inf, math.inf, count)
-    binary = _binary(metric, evaluation)
+        return QualityEstimate(metric.compute(evaluation), -math.inf, math.inf, count)
+    binary = _get_binary_values(metric, evaluation)
     if binary is not None:
         right, _ = binary
         interval = wilson_interval(int(right.sum()), len(right), confidence)
         return QualityEstimate(float(right.mean()), *interval, len(right))
-    value = metric.of(evaluation)
-    parts = contributions(metric, evaluation)
-    low, high = mean_interval(parts, value, confidence)
+    value = metric.compute(evaluation)
+    parts = compute_contributions(metric, evaluation)
+    low, high = compute_mean_interval(parts, value, confidence)
     # all samples are alike: others may not be
     if metric.kind == "share" and len(parts) and np.ptp(parts) == 0:
         counted = (
@@ -357,7 +367,7 @@ def quality_estimate(
         low, high = wilson_interval(round(value * counted), counted, confidence)
     least, greatest = metric.limits
     low, high = max(low, least), min(high, greatest)
-    return QualityEstimate(value, *_known(low, high), count)
+    return QualityEstimate(value, *_replace_empty_interval(low, high), count)
 
 
 @dataclass(frozen=True)
@@ -379,37 +389,43 @@ class QualityDifference(QualityEstimate):
     p_value: float = math.nan
 
 
-def quality_difference(
+def compute_quality_difference(
     metric: QualityMetric, one: Evaluation, other: Evaluation, confidence: float = 0.95
 ) -> QualityDifference:
     """Return the metric of ``other`` less that of ``one`` on the same samples, with its
     confidence interval.
     """
-    check_call(quality_difference, locals())
+    check_call(compute_quality_difference, locals())
     if one.not_finite.any() or other.not_finite.any():
-        value = metric.of(other) - metric.of(one)
+        value = metric.compute(other) - metric.compute(one)
         value = value if math.isfinite(value) else math.nan
-        return QualityDifference(value, -math.inf, math.inf, len(one), *_moved(metric, one, other))
-    binary, others = _binary(metric, one), _binary(metric, other)
+        return QualityDifference(
+            value, -math.inf, math.inf, len(one), *_count_changes(metric, one, other)
+        )
+    binary, others = _get_binary_values(metric, one), _get_binary_values(metric, other)
     if binary is not None and others is not None and np.array_equal(binary[1], others[1]):
         first, second = binary[0], others[0]
         more, fewer = int((second & ~first).sum()), int((first & ~second).sum())
-        found = paired_difference(more, fewer, len(first), confidence)
+        found = compare_accuracies(more, fewer, len(first), confidence)
         gained, lost = (fewer, more) if metric.less_is_better else (more, fewer)
-        return QualityDifference(*found, len(first), gained, lost, mcnemar(gained, lost))
-    value = metric.of(other) - metric.of(one)
-    mine, theirs = paired_contributions(metric, (one, other))
-    low, high = mean_interval(theirs - mine, value, confidence, beside=(mine + theirs) / 2)
+        return QualityDifference(
+            *found, len(first), gained, lost, compute_mcnemar_p_value(gained, lost)
+        )
+    value = metric.compute(other) - metric.compute(one)
+    mine, theirs = compute_paired_contributions(metric, (one, other))
+    low, high = compute_mean_interval(theirs - mine, value, confidence, beside=(mine + theirs) / 2)
     most = metric.limits[1] - metric.limits[0]
     low, high = max(low, -most), min(high, most)
-    return QualityDifference(value, *_known(low, high), len(one), *_moved(metric, one, other))
+    return QualityDifference(
+        value, *_replace_empty_interval(low, high), len(one), *_count_changes(metric, one, other)
+    )
 
 
-def _known(low: float, high: float) -> tuple[float, float]:
+def _replace_empty_interval(low: float, high: float) -> tuple[float, float]:
     return (low, high) if low < high else (-math.inf, math.inf)
 
 
-def _moved(metric: QualityMetric, one: Evaluation, other: Evaluation) -> tuple[int, int]:
+def _count_changes(metric: QualityMetric, one: Evaluation, other: Evaluation) -> tuple[int, int]:
     if metric.values is None:
         return -1, -1
     with np.errstate(invalid="ignore"):  # the worst value of a sample may be infinite
@@ -418,7 +434,7 @@ def _moved(metric: QualityMetric, one: Evaluation, other: Evaluation) -> tuple[i
     return (fewer, more) if metric.less_is_better else (more, fewer)
 
 
-def drawn_metrics(
+def bootstrap_metrics(
     metric: QualityMetric, evaluations: Sequence[Evaluation], count: int, seed: int = _SEED
 ) -> Floats:
     """Return a metric of evaluations of the same samples, as if other samples had been drawn.
@@ -433,10 +449,10 @@ def drawn_metrics(
         cluster.
     """
     if metric.values is None or any(each.not_finite.any() for each in evaluations):
-        computed = [metric.prepared(each) for each in evaluations]
+        computed = [metric.build_statistic(each) for each in evaluations]
         rows = [
             [compute(each) for compute in computed]
-            for weights in _weights(metric, evaluations[0], count, seed)
+            for weights in _iter_bootstrap_weights(metric, evaluations[0], count, seed)
             for each in weights
         ]
         return np.array(rows, np.float64) if rows else np.full((count, len(evaluations)), np.nan)
@@ -447,7 +463,7 @@ def drawn_metrics(
     kind = np.float32 if bool(np.isin(known, (-1, 0, 1)).all()) else np.float64
     known, counted = known.astype(kind), None if bool(there.all()) else there.astype(kind)
     found = [np.empty((0, len(evaluations)))]
-    for weights in _weights(metric, evaluations[0], count, seed):
+    for weights in _iter_bootstrap_weights(metric, evaluations[0], count, seed):
         times = weights.astype(kind)
         totals = times.sum(axis=1, keepdims=True) if counted is None else times @ counted
         with np.errstate(invalid="ignore"):
@@ -456,7 +472,7 @@ def drawn_metrics(
     return drawn if len(drawn) else np.full((count, len(evaluations)), np.nan)
 
 
-def _weights(
+def _iter_bootstrap_weights(
     metric: QualityMetric, evaluation: Evaluation, count: int, seed: int
 ) -> Iterator[Floats]:
     """Yield how often each sample was drawn, ``(some draws, samples)``, until there are
@@ -480,7 +496,7 @@ def _weights(
         yield times.astype(np.float64) if groups is None else times.astype(np.float64)[:, groups]
 
 
-def _binary(
+def _get_binary_values(
     metric: QualityMetric, evaluation: Evaluation
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]] | None:
     """Return the values of the samples that count, and which do, if each is 0 or 1 and no sample

@@ -117,7 +117,7 @@ class Ceilings:
     reasons: Mapping[str, str]
     created: str = ""
 
-    def level_of(self, data_bytes: float) -> MemoryLevel | None:
+    def find_level(self, data_bytes: float) -> MemoryLevel | None:
         """Return the smallest level that holds so much data."""
         fitting = (
             level
@@ -196,7 +196,7 @@ class RoofShare:
     doubt: str = ""
 
 
-def share_of_roof(
+def compute_roof_share(
     operations: float | None,
     traffic: float | None,
     seconds: float,
@@ -223,14 +223,14 @@ def share_of_roof(
     --------
     >>> memory = (MemoryLevel(None, Ceiling((10e9,), "sum")),)
     >>> machine = Ceilings("a board", 1, {"float32": Ceiling((8e9,), "product")}, memory, {})
-    >>> share_of_roof(4e9, 1e9, 1.0, machine)
+    >>> compute_roof_share(4e9, 1e9, 1.0, machine)
     RoofShare(share=0.5, limit='arithmetic', doubt='')
-    >>> share_of_roof(1e9, 4e9, 1.0, machine).limit
+    >>> compute_roof_share(1e9, 4e9, 1.0, machine).limit
     'memory'
     """
     if operations is None or traffic is None or seconds <= 0 or not operations + traffic:
         return None
-    ceiling, level = ceilings.compute.get(precision), ceilings.level_of(traffic)
+    ceiling, level = ceilings.compute.get(precision), ceilings.find_level(traffic)
     rate = None if ceiling is None else ceiling.value
     bandwidth = None if level is None else level.bandwidth.value
     if (operations and rate is None) or (traffic and bandwidth is None):
@@ -239,10 +239,12 @@ def share_of_roof(
     moving = traffic / bandwidth if bandwidth else 0.0
     limit = "arithmetic" if computing >= moving else "memory"
     share = max(computing, moving) / seconds
-    return RoofShare(share, limit, _doubt(share, limit))
+    return RoofShare(share, limit, _explain_doubt(share, limit))
 
 
-def borders(sizes: Sequence[int], rates: Sequence[float], fall: float = 0.25) -> list[int]:
+def find_bandwidth_drops(
+    sizes: Sequence[int], rates: Sequence[float], fall: float = 0.25
+) -> list[int]:
     """Return the places at which a bandwidth falls from one level of memory to the next.
 
     A new level begins where the rates of the following sizes, in the median, are less than those of
@@ -275,7 +277,7 @@ def borders(sizes: Sequence[int], rates: Sequence[float], fall: float = 0.25) ->
     return found
 
 
-def _doubt(share: float, limit: str) -> str:
+def _explain_doubt(share: float, limit: str) -> str:
     if share <= DOUBTFUL:
         return ""
     if limit == "memory":

@@ -20,7 +20,7 @@ from nnpipe.core.primitives import (
     MatrixProduct,
     PlainPrimitive,
     RecurrentPrimitive,
-    product,
+    multiply_lengths,
 )
 from nnpipe.core.tensors import DTYPES, TensorSpec
 
@@ -43,7 +43,7 @@ class GraphConstants:
     folded: frozenset[str]
 
 
-def constants_of(graph: Graph) -> GraphConstants:
+def find_constants(graph: Graph) -> GraphConstants:
     """Return the constants of a graph and the operations that only compute with them."""
     computed = {name for operation in graph.operations for name in operation.outputs}
     taken = set(graph.inputs)
@@ -83,13 +83,13 @@ _SIZES = {"bfloat16": 2} | {
 }
 
 
-def bytes_of(spec: TensorSpec) -> int | None:
+def count_bytes(spec: TensorSpec) -> int | None:
     """Return the size of a tensor in bytes; ``None`` if an axis is free or its elements are
     texts.
     """
     if None in spec.shape or spec.dtype == "string":
         return None
-    return _SIZES[spec.dtype] * (product(spec.shape) or 0)
+    return _SIZES[spec.dtype] * (multiply_lengths(spec.shape) or 0)
 
 
 @dataclass(frozen=True)
@@ -117,12 +117,12 @@ class StoredValues:
     passing: frozenset[str]
     users: Mapping[str, frozenset[str]]
 
-    def origin(self, tensor: str) -> str:
+    def get_origin(self, tensor: str) -> str:
         """Return the tensor that is in memory in place of this one."""
         return self.origins.get(tensor, tensor)
 
 
-def stored_values(
+def build_stored_values(
     graph: Graph, constants: GraphConstants, apart: Collection[str] = ()
 ) -> StoredValues:
     """Return the values of a graph as they are in memory.
@@ -158,7 +158,7 @@ def stored_values(
                 passing.add(operation.name)
                 converted[result] = value
             elif types[0] in _FLOATS and types[1] in _BYTES:
-                shown = _shown(value, views, readers)
+                shown = _find_exclusive_views(value, views, readers)
                 if shown and shown[-1] in computed and shown[-1] not in converted:
                     passing.add(operation.name)
                     converted |= dict.fromkeys(shown, result)
@@ -169,7 +169,7 @@ def stored_values(
         users.setdefault(ends.get(name, name), set()).update(found)
     return StoredValues(
         ends,
-        {name: bytes_of(graph.tensors[ends.get(name, name)]) for name in graph.tensors},
+        {name: count_bytes(graph.tensors[ends.get(name, name)]) for name in graph.tensors},
         frozenset(passing),
         {name: frozenset(found - passing) for name, found in users.items()},
     )
@@ -189,7 +189,7 @@ def _is_written_in_floats(
     return True
 
 
-def _shown(
+def _find_exclusive_views(
     tensor: str, views: Mapping[str, str], readers: Mapping[str, Sequence[str]]
 ) -> list[str]:
     """Return a tensor and those that it is a view of, if one operation alone reads each of them;

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 
-def kept(
+def non_maximum_suppression(
     boxes: npt.NDArray[Any],
     scores: npt.NDArray[Any],
     classes: npt.NDArray[np.integer],
@@ -29,7 +29,7 @@ def kept(
     Examples
     --------
     >>> boxes = np.array([[0, 0, 2, 2], [0, 0, 2, 1.9], [4, 4, 5, 5]])
-    >>> kept(boxes, np.array([0.5, 0.9, 0.7]), np.array([0, 0, 0]), 0.5)
+    >>> non_maximum_suppression(boxes, np.array([0.5, 0.9, 0.7]), np.array([0, 0, 0]), 0.5)
     array([1, 2])
     """
     order = np.lexsort((-scores, classes))

@@ -19,15 +19,15 @@ import numpy as np
 from nnpipe.analysis.channel_errors import (
     FAINT,
     Array,
-    bounded,
-    power,
-    rows_of,
-    step_of,
-    what_is_wrong,
-    within_range,
+    clip_to_found_range,
+    compute_mean_square,
+    describe_error,
+    find_quantization_step,
+    reshape_to_channels,
+    to_bounded_decibels,
 )
 from nnpipe.analysis.tensor_pairing import ComputedTensor, Pair
-from nnpipe.core.artifact import Claim, numbers_of
+from nnpipe.core.artifact import Claim, get_lowest_precision
 
 LEAST_OF_CHANNEL: dict[Claim, float] = {
     "float": 60.0,
@@ -160,12 +160,12 @@ class Suspect:
         )
 
 
-def sure_for(claims: Iterable[Claim]) -> float:
+def get_sure_threshold(claims: Iterable[Claim]) -> float:
     """Return the noise-to-signal ratio below which a tensor certainly satisfies the claims."""
-    return float(10 ** (-LEAST_OF_TENSOR[numbers_of(claims)] / 10))
+    return float(10 ** (-LEAST_OF_TENSOR[get_lowest_precision(claims)] / 10))
 
 
-def level_of(
+def measure_pair(
     pair: Pair, axis: int, claims: Iterable[Claim], from_rounded: Array | None = None
 ) -> Level:
     """Measure one pair.
@@ -182,26 +182,38 @@ def level_of(
         What the source computes from inputs that are rounded as the claims allow, if operations
         round them.
     """
-    numbers = numbers_of(claims)
-    expected, found = rows_of(pair.expected, axis), rows_of(pair.found, axis)
-    signal, noise = power(expected), power(found - expected)
+    numbers = get_lowest_precision(claims)
+    expected, found = (
+        reshape_to_channels(pair.expected, axis),
+        reshape_to_channels(pair.found, axis),
+    )
+    signal, noise = compute_mean_square(expected), compute_mean_square(found - expected)
     mean = float(np.mean(signal))
-    allowed = power(found - within_range(expected, found)) if numbers == "int8" else noise
+    allowed = (
+        compute_mean_square(found - clip_to_found_range(expected, found))
+        if numbers == "int8"
+        else noise
+    )
     # Half a quantisation step of the source's own integers, and of those that the conversion
     # claims.  Averages may be off by one more: LiteRT truncates the zero point before it adds it
     # (QuantizedMeanOrSum).
     averaged = any(word in pair.source.kind.lower() for word in _AVERAGING)
-    claimed = (0.25 + averaged) * step_of(pair.found) ** 2 if numbers == "int8" else 0.0
-    rounding: Array | float = step_of(pair.expected) ** 2 / 4 + claimed
+    claimed = (
+        (0.25 + averaged) * find_quantization_step(pair.found) ** 2 if numbers == "int8" else 0.0
+    )
+    rounding: Array | float = find_quantization_step(pair.expected) ** 2 / 4 + claimed
     if from_rounded is not None:
-        rounding = rounding + _ALLOWED * power(rows_of(from_rounded, axis) - expected)
+        rounding = rounding + _ALLOWED * compute_mean_square(
+            reshape_to_channels(from_rounded, axis) - expected
+        )
     heard = np.maximum(signal, FAINT * mean)
     unexplained = np.maximum(allowed - rounding, 0.0)
     over = max(
-        LEAST_OF_CHANNEL[numbers] - float(bounded(heard, unexplained).min()),
-        LEAST_OF_TENSOR[numbers] - float(bounded(np.array(mean), np.array(np.mean(unexplained)))),
+        LEAST_OF_CHANNEL[numbers] - float(to_bounded_decibels(heard, unexplained).min()),
+        LEAST_OF_TENSOR[numbers]
+        - float(to_bounded_decibels(np.array(mean), np.array(np.mean(unexplained)))),
     )
-    levels = bounded(signal, noise)
+    levels = to_bounded_decibels(signal, noise)
     carrying = levels[signal >= FAINT * mean] if mean > 0 else levels
     return Level(
         pair.source.tensor,
@@ -211,12 +223,12 @@ def level_of(
         pair.other.tensor,
         float(np.median(carrying)),
         float(carrying.min()),
-        float(bounded(np.array(mean), np.mean(noise))),
+        float(to_bounded_decibels(np.array(mean), np.mean(noise))),
         over,
     )
 
 
-def suspects_among(
+def find_suspects(
     pairs: Sequence[Pair],
     axis: int,
     claims: Iterable[Claim],
@@ -256,16 +268,16 @@ def suspects_among(
     """
     claims = tuple(claims)
     levels = tuple(
-        level_of(pair, axis, _EXACT)
+        measure_pair(pair, axis, _EXACT)
         if pair.source.tensor in exact
-        else level_of(pair, axis, claims, from_rounded.get(pair.source.tensor))
+        else measure_pair(pair, axis, claims, from_rounded.get(pair.source.tensor))
         for pair in pairs
     )
     biases = {
         n: told
         for n, pair in enumerate(pairs)
-        if level_of(pair, axis, ("float",)).over > 0
-        and (told := _wrong_bias(pair, axis, inputs_of, at_rest))
+        if measure_pair(pair, axis, ("float",)).over > 0
+        and (told := _describe_wrong_bias(pair, axis, inputs_of, at_rest))
     }
     levels = tuple(
         replace(level, over=max(level.over, _BIAS)) if n in biases else level
@@ -283,12 +295,13 @@ def suspects_among(
         over.insert(_SUSPECTS - 1, first)
     found = []
     for number in over:
-        within = between(pairs[number].source.tensor, known, inputs_of)
+        within = find_unknown_predecessors(pairs[number].source.tensor, known, inputs_of)
         names = [name for tensor in within for name in weighted.get(tensor, ())]
-        told = what_is_wrong(
-            rows_of(pairs[number].expected, axis), rows_of(pairs[number].found, axis)
+        told = describe_error(
+            reshape_to_channels(pairs[number].expected, axis),
+            reshape_to_channels(pairs[number].found, axis),
         )
-        there = between(pairs[number].other.tensor, paired, taken_by)
+        there = find_unknown_predecessors(pairs[number].other.tensor, paired, taken_by)
         if biases.get(number) == _MISSING:
             there += [
                 name
@@ -306,7 +319,7 @@ def suspects_among(
     return levels, tuple(found)
 
 
-def _wrong_bias(
+def _describe_wrong_bias(
     pair: Pair, axis: int, inputs_of: Mapping[str, tuple[str, ...]], at_rest: Mapping[str, Any]
 ) -> str:
     """Return a description if channels differ by the source's bias, even if that is small;
@@ -323,15 +336,22 @@ def _wrong_bias(
         return ""
     # Channels of convolutions are on the model's axis, those of matrices that take sequences on the
     # last one.
-    by_axis = {each: np.median(rows_of(at_rest[tensor], each), axis=1) for each in (axis, -1)}
+    by_axis = {
+        each: np.median(reshape_to_channels(at_rest[tensor], each), axis=1) for each in (axis, -1)
+    }
     axis = max(by_axis, key=lambda each: float(np.var(by_axis[each])))
-    bias, rest = by_axis[axis], rows_of(at_rest[tensor], axis)
+    bias, rest = by_axis[axis], reshape_to_channels(at_rest[tensor], axis)
     # errors of other causes may be the same in all channels, too
     if not np.isfinite(bias).all() or not np.ptp(bias):
         return ""
-    if float(power((rest - bias[:, None]).ravel())) > _CONSTANT * float(power(rest.ravel())):
+    if float(compute_mean_square((rest - bias[:, None]).ravel())) > _CONSTANT * float(
+        compute_mean_square(rest.ravel())
+    ):
         return ""
-    expected, found = rows_of(pair.expected, axis), rows_of(pair.found, axis)
+    expected, found = (
+        reshape_to_channels(pair.expected, axis),
+        reshape_to_channels(pair.found, axis),
+    )
     # If negative values have become 0, the bias can no longer be seen.
     seen = (expected > 0) & (found > 0) if expected.min() >= 0 else np.ones(expected.shape, bool)
     told = seen.sum(1) >= _FEWEST
@@ -355,7 +375,9 @@ def _wrong_bias(
     return _MISSING if part < 0 else "as if its bias were added once too often"
 
 
-def coarsest(levels: Sequence[Level], within: Mapping[str, tuple[str, ...]]) -> tuple[Suspect, ...]:
+def rank_coarsest(
+    levels: Sequence[Level], within: Mapping[str, tuple[str, ...]]
+) -> tuple[Suspect, ...]:
     """Return the tensors that lose most by rounding, with the lowest median over channels first."""
     told = "half of its channels have {:.1f} dB or less"
     return tuple(
@@ -364,7 +386,9 @@ def coarsest(levels: Sequence[Level], within: Mapping[str, tuple[str, ...]]) -> 
     )
 
 
-def between(tensor: str, known: set[str], inputs_of: Mapping[str, tuple[str, ...]]) -> list[str]:
+def find_unknown_predecessors(
+    tensor: str, known: set[str], inputs_of: Mapping[str, tuple[str, ...]]
+) -> list[str]:
     """Return the tensor and its unknown predecessors, the nearest first."""
     found, open_tensors = [tensor], [tensor]
     while open_tensors:
@@ -405,11 +429,13 @@ def has_no_effect(expected: Array, adopted: Array, found: Array, axis: int) -> b
         The axis of channels; each channel, and each place along the last axis, must not show an
         effect.
     """
-    share, error = _shares(*(each.reshape(1, -1) for each in (expected, adopted, found)))
+    share, error = _fit_shares(*(each.reshape(1, -1) for each in (expected, adopted, found)))
     if share[0] + _ERRORS * error[0] >= _HALF:
         return False
     for each in {axis, -1}:
-        shares, errors = _shares(*(rows_of(array, each) for array in (expected, adopted, found)))
+        shares, errors = _fit_shares(
+            *(reshape_to_channels(array, each) for array in (expected, adopted, found))
+        )
         if np.any(shares - _ERRORS * errors > _HALF):
             return False
     return True
@@ -421,8 +447,10 @@ def has_no_effect_in(
     """Return the same as :func:`has_no_effect` for some of the ``count`` numbers of a vector,
     each of them surely.
     """
-    for axis in _axes(expected, count):
-        shares, errors = _shares(*(rows_of(array, axis) for array in (expected, adopted, found)))
+    for axis in _find_axes(expected, count):
+        shares, errors = _fit_shares(
+            *(reshape_to_channels(array, axis) for array in (expected, adopted, found))
+        )
         if np.all((shares + _ERRORS * errors)[list(channels)] < _HALF):
             return True
     return False
@@ -432,17 +460,20 @@ def is_lost(expected: Array, adopted: Array, channels: tuple[int, ...], count: i
     """Return whether the other numbers of a vector, which is added, are lost in the rounding of
     floats.
     """
-    for axis in _axes(expected, count):
-        own, change = rows_of(expected, axis), rows_of(adopted - expected, axis)
+    for axis in _find_axes(expected, count):
+        own, change = (
+            reshape_to_channels(expected, axis),
+            reshape_to_channels(adopted - expected, axis),
+        )
         told = change[list(channels)]
         added = np.all(told.any(1)) and told.std(1).max() <= _STEADY * np.sqrt(
             np.mean(np.square(told.mean(1)))
         )
-        signal, noise = power(own), power(change)
+        signal, noise = compute_mean_square(own), compute_mean_square(change)
         if (
             added
-            and np.all(bounded(signal, noise) > LEAST_OF_CHANNEL["float"])
-            and float(bounded(signal.mean(), noise.mean())) > LEAST_OF_TENSOR["float"]
+            and np.all(to_bounded_decibels(signal, noise) > LEAST_OF_CHANNEL["float"])
+            and float(to_bounded_decibels(signal.mean(), noise.mean())) > LEAST_OF_TENSOR["float"]
         ):
             return True
     return False
@@ -478,7 +509,7 @@ def is_rescaled(numbers: Array, found: Array, rounding: Array) -> bool:
     return False
 
 
-def _shares(expected: Array, adopted: Array, found: Array) -> tuple[Array, Array]:
+def _fit_shares(expected: Array, adopted: Array, found: Array) -> tuple[Array, Array]:
     """Return ``c`` of each row with its standard error, which is infinite where the other
     numbers change nothing.
     """
@@ -486,11 +517,11 @@ def _shares(expected: Array, adopted: Array, found: Array) -> tuple[Array, Array
     square = np.sum(np.square(change), axis=1)
     known = np.where(square > 0, square, 1.0)
     share = np.sum(seen * change, axis=1) / known
-    rest = np.sqrt(power(seen - share[:, None] * change))
+    rest = np.sqrt(compute_mean_square(seen - share[:, None] * change))
     error: Any = np.where((square > 0) & np.isfinite(rest), rest / np.sqrt(known), np.inf)
     return np.where(np.isfinite(share), share, 0.0), error
 
 
-def _axes(values: Array, count: int) -> list[int]:
+def _find_axes(values: Array, count: int) -> list[int]:
     """Return the axes that a vector of ``count`` numbers may belong to, but not that of samples."""
     return [axis for axis in range(1, values.ndim) if values.shape[axis] == count]

@@ -24,17 +24,22 @@ from nnpipe.analysis._similarity import (
     NearestTensor,
     OtherTensors,
     Values,
-    channels_of,
-    comparable,
-    following,
-    leading_to,
-    likeness,
-    named_alike,
-    users,
+    compute_similarity,
+    find_dependencies,
+    find_descendants,
+    get_sampled_channels,
+    has_distinct_numbers,
+    has_matching_name,
+    map_users,
 )
-from nnpipe.analysis.channel_errors import Array, arranged, arrangements, noise_to_signal
+from nnpipe.analysis.channel_errors import (
+    Array,
+    apply_axis_order,
+    compute_noise_to_signal,
+    iter_axis_orders,
+)
 
-__all__ = ["ComputedTensor", "Pair", "TensorPairing", "comparable"]
+__all__ = ["ComputedTensor", "Pair", "TensorPairing", "has_distinct_numbers"]
 
 _ROUNDS = 24
 _ALIKE = 0.25  # noise-to-signal ratio below which a damaged tensor can be recognised by its values
@@ -103,36 +108,44 @@ class TensorPairing:
     ) -> None:
         self.sure, self.axis, self.at_rest = sure, axis, at_rest
         self.withdrawn: set[tuple[str, str]] = set()
-        needed = leading_to(outputs, source)
+        needed = find_dependencies(outputs, source)
         self.source = [place for place in source if place.tensor in needed]
         self.other, self.recompute, self.outputs = OtherTensors(other, values), recompute, outputs
         self.nearest = NearestTensor(self.other, sure, at_rest)
-        self.users = users(self.source)
+        self.users = map_users(self.source)
         self.found: dict[str, tuple[str, tuple[int, ...] | None, bool]] = {}
         # The noise-to-signal ratio of the best candidate for each tensor of the other model.
         self.least: dict[str, float] = {}
 
-    def pairs(self) -> list[Pair]:
+    def find_pairs(self) -> list[Pair]:
         """Return all pairs, in the order of the source."""
         computed: Values = {}
         for _ in range(_ROUNDS):
-            computed = self.recompute(self._given(computed))
-            fresh = self._settle(computed) or self._confirm(computed) or self._resemble(computed)
-            if not (fresh or self._suppose(computed) or self._withdraw()):
+            computed = self.recompute(self._get_other_values(computed))
+            fresh = (
+                self._match_certain(computed)
+                or self._confirm(computed)
+                or self._match_damaged(computed)
+            )
+            if not (fresh or self._match_most_similar(computed) or self._remove_contradictions()):
                 break
-        return [self._pair(place, computed) for place in self.source if place.tensor in self.found]
+        return [
+            self._build_pair(place, computed) for place in self.source if place.tensor in self.found
+        ]
 
     # -- one round
     # ----------------------------------------------------------------------------------
 
-    def _given(self, computed: Values) -> dict[str, Array]:
+    def _get_other_values(self, computed: Values) -> dict[str, Array]:
         return {
-            tensor: arranged(self.other.as_read(name, self.sure), order, computed[tensor].shape)
+            tensor: apply_axis_order(
+                self.other.as_read(name, self.sure), order, computed[tensor].shape
+            )
             for tensor, (name, order, _) in self.found.items()
             if tensor not in self.outputs
         }
 
-    def _settle(self, computed: Values) -> bool:
+    def _match_certain(self, computed: Values) -> bool:
         """Pair tensors that certainly correspond; return whether there are new pairs."""
         nearest: dict[str, Candidate] = {}
         fresh = {}
@@ -140,14 +153,16 @@ class TensorPairing:
             if (
                 place.tensor in self.found
                 or place.tensor not in computed
-                or not comparable(computed[place.tensor])
+                or not has_distinct_numbers(computed[place.tensor])
             ):
                 continue
             if place.tensor in self.outputs:
-                if (output := self._output(place.tensor, computed[place.tensor])) is not None:
+                if (output := self._match_output(place.tensor, computed[place.tensor])) is not None:
                     fresh[place.tensor] = output
             elif (
-                found := self.nearest.of(place, computed[place.tensor], self._least(place))
+                found := self.nearest.find(
+                    place, computed[place.tensor], self._find_least_position(place)
+                )
             ) is not None:
                 nearest[place.tensor] = found
         bound = set(self.outputs.values())
@@ -171,8 +186,8 @@ class TensorPairing:
             if not certain and tensor not in self.outputs and tensor in computed:
                 expected = np.asarray(computed[tensor], np.float64)
                 if (
-                    noise_to_signal(
-                        expected, arranged(self.other.values[name], order, expected.shape)
+                    compute_noise_to_signal(
+                        expected, apply_axis_order(self.other.values[name], order, expected.shape)
                     )
                     < self.sure
                 ):
@@ -180,18 +195,23 @@ class TensorPairing:
         self.found |= fresh
         return bool(fresh)
 
-    def _output(
+    def _match_output(
         self, tensor: str, array: npt.NDArray[np.generic]
     ) -> tuple[str, tuple[int, ...] | None, bool] | None:
         name = self.outputs[tensor]
         if name not in self.other.values:
             return None
         expected = np.asarray(array, np.float64)
-        orders = list(arrangements(self.other.values[name].shape, expected.shape))
+        orders = list(iter_axis_orders(self.other.values[name].shape, expected.shape))
         if not orders:
             return None
         levels = [
-            (noise_to_signal(expected, arranged(self.other.values[name], o, expected.shape)), o)
+            (
+                compute_noise_to_signal(
+                    expected, apply_axis_order(self.other.values[name], o, expected.shape)
+                ),
+                o,
+            )
             for o in orders
         ]
         level, order = min(levels, key=lambda pair: pair[0])
@@ -214,7 +234,7 @@ class TensorPairing:
                 return True
         return False
 
-    def _least(self, place: ComputedTensor) -> int:
+    def _find_least_position(self, place: ComputedTensor) -> int:
         """Return the first position in the other model that is after all inputs of the source's
         operation.
         """
@@ -223,24 +243,24 @@ class TensorPairing:
         ]
         return max(taken, default=-1)
 
-    def _resemble(self, computed: Values) -> bool:
+    def _match_damaged(self, computed: Values) -> bool:
         """Pair damaged tensors that are still similar to one tensor only; return whether there are
         new pairs.
 
         After a tensor without a counterpart, values may be similar by chance.
         """
-        nearby = {place.tensor for place in self._unaccounted(computed)[:_AHEAD]}
+        nearby = {place.tensor for place in self._find_unpaired(computed)[:_AHEAD]}
         taken = {name for name, _, _ in self.found.values()} | set(self.outputs.values())
         sure = {name for name, _, certain in self.found.values() if certain}
-        taken |= self.other.intermediate(sure)
+        taken |= self.other.find_intermediates(sure)
         best: dict[str, tuple[float, ComputedTensor, tuple[int, ...] | None]] = {}
         for place in self.source:
-            if place.tensor not in computed or not comparable(computed[place.tensor]):
+            if place.tensor not in computed or not has_distinct_numbers(computed[place.tensor]):
                 continue
-            for name, order, expected, found in self.other.candidates(
-                computed[place.tensor], self._least(place)
+            for name, order, expected, found in self.other.iter_candidates(
+                computed[place.tensor], self._find_least_position(place)
             ):
-                level = noise_to_signal(expected, found)
+                level = compute_noise_to_signal(expected, found)
                 free = name not in taken and (place.tensor, name) not in self.withdrawn
                 if free and level < min(_ALIKE, best[name][0] if name in best else _ALIKE):
                     best[name] = (level, place, order)
@@ -260,9 +280,9 @@ class TensorPairing:
     # -- where values no longer tell
     # ----------------------------------------------------------------
 
-    def _suppose(self, computed: Values) -> bool:
+    def _match_most_similar(self, computed: Values) -> bool:
         """Pair the first tensor without a counterpart with the most similar one."""
-        open_places = self._unaccounted(computed)
+        open_places = self._find_unpaired(computed)
         if not open_places:
             return False
         taken = {name for name, _, _ in self.found.values()}
@@ -270,18 +290,20 @@ class TensorPairing:
         for ahead, place in enumerate(open_places[:_AHEAD]):
             if place.tensor in self.outputs:
                 break
-            for name, order, expected, found in self.other.candidates(
-                computed[place.tensor], self._least(place)
+            for name, order, expected, found in self.other.iter_candidates(
+                computed[place.tensor], self._find_least_position(place)
             ):
                 if name in taken or (place.tensor, name) in self.withdrawn:
                     continue
-                distance = abs(self.other.position[name] - self._least(place) - 1)
+                distance = abs(self.other.position[name] - self._find_least_position(place) - 1)
                 score = (
-                    likeness(expected, found, channels_of(computed[place.tensor], self.axis))
+                    compute_similarity(
+                        expected, found, get_sampled_channels(computed[place.tensor], self.axis)
+                    )
                     - 0.02 * distance
                     - 0.01 * ahead
                 )
-                score += 0.3 * named_alike(place, self.other.by_name[name])
+                score += 0.3 * has_matching_name(place, self.other.by_name[name])
                 if (expected.min() < 0) != (found.min() < 0):
                     score -= 0.3
                 if best is None or score > best[0]:
@@ -292,7 +314,7 @@ class TensorPairing:
         self.found[tensor] = (name, order, False)
         return True
 
-    def _withdraw(self) -> bool:
+    def _remove_contradictions(self) -> bool:
         """Remove supposed pairs that contradict the order of certain ones; return whether there
         are any.
         """
@@ -302,7 +324,7 @@ class TensorPairing:
                 continue
             behind = {
                 self.found[t][0]
-                for t in following(tensor, self.users)
+                for t in find_descendants(tensor, self.users)
                 if t in self.found and self.found[t][2]
             }
             if any(self.other.position[other] < self.other.position[name] for other in behind):
@@ -312,7 +334,7 @@ class TensorPairing:
             self.withdrawn.add((tensor, name))
         return bool(gone)
 
-    def _unaccounted(self, computed: Values) -> list[ComputedTensor]:
+    def _find_unpaired(self, computed: Values) -> list[ComputedTensor]:
         """Return the tensors without a pair, except for intermediate results before certain
         pairs.
         """
@@ -324,18 +346,18 @@ class TensorPairing:
             if place.tensor in self.found or any(sure) or any(u.tensor in accounted for u in users):
                 if place.tensor not in self.found:
                     accounted.add(place.tensor)
-            elif place.tensor in computed and comparable(computed[place.tensor]):
+            elif place.tensor in computed and has_distinct_numbers(computed[place.tensor]):
                 found.append(place)
         return found[::-1]
 
-    def _pair(self, place: ComputedTensor, computed: Values) -> Pair:
+    def _build_pair(self, place: ComputedTensor, computed: Values) -> Pair:
         name, order, sure = self.found[place.tensor]
         expected = np.asarray(computed[place.tensor], np.float64)
         return Pair(
             place,
             self.other.by_name[name],
             expected,
-            arranged(self.other.values[name], order, expected.shape),
+            apply_axis_order(self.other.values[name], order, expected.shape),
             sure,
             order,
         )

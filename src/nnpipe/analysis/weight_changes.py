@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.analysis.channel_errors import Array, step_of
-from nnpipe.analysis.weights import Normalisation, Weight, WeightPair, Weights, pair_weights
-from nnpipe.core.artifact import INTEGERS, Claim, changes_of, numbers_of
+from nnpipe.analysis.channel_errors import Array, find_quantization_step
+from nnpipe.analysis.weights import Normalisation, Weight, WeightPair, Weights, match_weights
+from nnpipe.core.artifact import INTEGERS, Claim, get_lowest_precision, select_weight_changes
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class WeightChange:
 
 
 @dataclass(frozen=True)
-class Weighing:
+class WeightComparison:
     """The comparison of the weights of two models.
 
     Parameters
@@ -106,24 +106,24 @@ class Weighing:
         """Return the object in its JSON form."""
         return {
             "claims": list(self.claims),
-            "told": self.told(),
+            "told": self.describe(),
             "tensors": [tensor.to_json() for tensor in self.tensors],
             "left": list(self.left),
             "taken": self.taken,
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Weighing:
+    def from_json(cls, data: Mapping[str, Any]) -> WeightComparison:
         """Make the object from the output of :meth:`to_json`."""
         tensors = tuple(map(WeightChange.from_json, data["tensors"]))
         return cls(tuple(data["claims"]), tensors, tuple(data["left"]), float(data["taken"]))
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Describe the changes of the weights in words."""
         if not self.tensors:
             return "none has a counterpart" if self.left else "there are none"
         parts = []
-        changes, numbers = changes_of(self.claims), numbers_of(self.claims)
+        changes, numbers = select_weight_changes(self.claims), get_lowest_precision(self.claims)
         stepped = [t.steps for t in self.tensors if t.steps is not None and not t.wrong]
         if "pruned" in changes:
             zeros = (
@@ -156,7 +156,7 @@ class Weighing:
     def __str__(self) -> str:
         count = len(self.tensors) + len(self.left)
         told = f"weights: {len(self.tensors)} of {count} tensors compared"
-        if words := self.told():
+        if words := self.describe():
             told += f"; {words}"
         lines = [told]
         if self.wrong:
@@ -207,11 +207,11 @@ class Expected:
     shift: Array | None = None
     before: str = ""
 
-    def unfolded(self) -> tuple[Array, Array]:
+    def unfold_normalisation(self) -> tuple[Array, Array]:
         """Return the expected and the found values before the normalisation was folded in."""
         if self.norm is None:
             return self.numbers, self.found
-        factor = along(self.norm.factor, self.numbers.ndim, self.axis)
+        factor = broadcast_along(self.norm.factor, self.numbers.ndim, self.axis)
         known = np.where(factor != 0, factor, 1.0)
         # The last bits of a float are lost; numbers that were equal before must become equal again.
         return self.numbers / known, np.round(self.found / known / self._grain) * self._grain
@@ -223,7 +223,7 @@ class Expected:
         )
 
 
-def expected_of(pair: WeightPair, source: Weights, other: Weights) -> Expected:
+def compute_expected_kernel(pair: WeightPair, source: Weights, other: Weights) -> Expected:
     """Return the expected values of a kernel: unchanged, or with the following normalisation folded
     in.
 
@@ -234,54 +234,60 @@ def expected_of(pair: WeightPair, source: Weights, other: Weights) -> Expected:
     source, other
         The weights of both models.
     """
-    plain, *folded = _candidates(pair, source, other)
+    plain, *folded = _iter_candidates(pair, source, other)
     # Both explain a kernel of zeros, but only a normalisation with scales of 0 makes one: the first
     # of equals is taken.
     nearest = min(
-        (*folded, plain), key=lambda made: (_difference(made, _SOME) > _EXACT, _difference(made))
+        (*folded, plain),
+        key=lambda made: (_compute_difference(made, _SOME) > _EXACT, _compute_difference(made)),
     )
-    made, left = _multiplied(nearest)
-    for after in _after_affine(pair, source) if made.norm is None and left > _EXACT else ():
-        candidate, rest = _multiplied(after)
+    made, left = _apply_channel_factors(nearest)
+    for after in _fold_affine(pair, source) if made.norm is None and left > _EXACT else ():
+        candidate, rest = _apply_channel_factors(after)
         if rest < left:
             made, left = candidate, rest
     return made
 
 
-def _multiplied(made: Expected) -> tuple[Expected, float]:
+def _apply_channel_factors(made: Expected) -> tuple[Expected, float]:
     """Return expected values with the factors of channels, if these explain most of a
     difference, and what is left.
     """
-    off = _difference(made)
+    off = _compute_difference(made)
     if off <= _SCALED:
         return made, off
-    ratio = _ratios(made.numbers, made.found, made.axis)
-    left = _difference(
-        replace(made, numbers=made.numbers * along(ratio, made.numbers.ndim, made.axis))
+    ratio = _compute_channel_ratios(made.numbers, made.found, made.axis)
+    left = _compute_difference(
+        replace(made, numbers=made.numbers * broadcast_along(ratio, made.numbers.ndim, made.axis))
     )
     return (replace(made, factors=ratio), left) if left < _PART * off else (made, off)
 
 
-def _after_affine(pair: WeightPair, source: Weights) -> Iterator[Expected]:
+def _fold_affine(pair: WeightPair, source: Weights) -> Iterator[Expected]:
     """Yield the kernel with the scale of the layer normalisation before it folded in, and the
     shift in its bias.
     """
     raw, affine = pair.source.values, source.affine.get(pair.source.operation)
     if affine is None or raw.ndim != 2:
         return
-    step = None if pair.other.step is None else pair.back(pair.other.step)
+    step = None if pair.other.step is None else pair.to_source_axes(pair.other.step)
     for axis, length in enumerate(raw.shape):
         if length == affine.scale.size:
             numbers, added = (
-                raw * along(affine.scale, 2, axis),
+                raw * broadcast_along(affine.scale, 2, axis),
                 np.tensordot(raw, affine.shift, (axis, 0)),
             )
             yield Expected(
-                numbers, pair.turned(), step, axis=1 - axis, shift=added, before=affine.name
+                numbers,
+                pair.get_aligned_values(),
+                step,
+                axis=1 - axis,
+                shift=added,
+                before=affine.name,
             )
 
 
-def expected_vector(expected: Expected, bias: Array | None) -> tuple[Array, float]:
+def compute_expected_bias(expected: Expected, bias: Array | None) -> tuple[Array, float]:
     """Return the bias that results from a folded normalisation, and the greatest number in its
     computation.
     """
@@ -292,29 +298,29 @@ def expected_vector(expected: Expected, bias: Array | None) -> tuple[Array, floa
     return found, float(np.max(np.abs(moved), initial=0.0) + np.max(np.abs(norm.beta), initial=0.0))
 
 
-def _candidates(pair: WeightPair, source: Weights, other: Weights) -> Iterator[Expected]:
-    raw, found = pair.source.values, pair.turned()
-    stated, seen_step = pair.other.step, step_of(pair.other.values)
+def _iter_candidates(pair: WeightPair, source: Weights, other: Weights) -> Iterator[Expected]:
+    raw, found = pair.source.values, pair.get_aligned_values()
+    stated, seen_step = pair.other.step, find_quantization_step(pair.other.values)
     step = (
         np.array(seen_step)
         if stated is None and seen_step
         else None
         if stated is None
-        else pair.back(stated)
+        else pair.to_source_axes(stated)
     )
     yield Expected(raw, found, step)
-    for norm, axis in _foldings(pair, source, other):
-        yield Expected(raw * along(norm.factor, raw.ndim, axis), found, step, norm, axis)
+    for norm, axis in _iter_foldings(pair, source, other):
+        yield Expected(raw * broadcast_along(norm.factor, raw.ndim, axis), found, step, norm, axis)
 
 
-def vector_beside(kernel: Weight, weights: Weights) -> Weight | None:
+def find_bias_vector(kernel: Weight, weights: Weights) -> Weight | None:
     """Return the bias vector of the operation of a kernel, if there is one."""
     return next(
         (w for w in weights.tensors if w.operation == kernel.operation and w.values.ndim == 1), None
     )
 
 
-def _foldings(
+def _iter_foldings(
     pair: WeightPair, source: Weights, other: Weights
 ) -> Iterator[tuple[Normalisation, int]]:
     """Yield the axes along which the next normalisation may be folded into a kernel."""
@@ -328,7 +334,7 @@ def _foldings(
     )
 
 
-def _ratios(one: Array, two: Array, axis: int) -> Array:
+def _compute_channel_ratios(one: Array, two: Array, axis: int) -> Array:
     """Return the factor of each channel from the first to the second: the median over its large
     numbers.
     """
@@ -339,7 +345,7 @@ def _ratios(one: Array, two: Array, axis: int) -> Array:
     )
 
 
-def _difference(made: Expected, quantile: float = 0.5) -> float:
+def _compute_difference(made: Expected, quantile: float = 0.5) -> float:
     """Return a quantile over channels of their relative difference; numbers that became 0 do not
     count.
     """
@@ -354,14 +360,14 @@ def _difference(made: Expected, quantile: float = 0.5) -> float:
     return float(np.quantile(off, quantile)) if heard.any() else 0.0
 
 
-def along(values: Array, rank: int, axis: int) -> Array:
+def broadcast_along(values: Array, rank: int, axis: int) -> Array:
     """Reshape a vector with one number per channel so that it broadcasts with a tensor."""
     shape = [1] * rank
     shape[axis] = -1
     return values.reshape(shape)
 
 
-def thinned(source: Weights, other: Weights) -> Weights:
+def select_kept_channels(source: Weights, other: Weights) -> Weights:
     """Return the source with only those channels that the other model has kept, in the source's
     order.
 
@@ -373,8 +379,12 @@ def thinned(source: Weights, other: Weights) -> Weights:
     tensors: list[Weight] = []
     for weight in source.tensors:
         theirs = there.get((weight.operation, weight.kind, weight.place))
-        if weight.values.ndim > 1 and theirs is not None and _smaller(weight.values, theirs.values):
-            found = _kept(weight.values, theirs.values)
+        if (
+            weight.values.ndim > 1
+            and theirs is not None
+            and _is_smaller(weight.values, theirs.values)
+        ):
+            found = _find_contained_channels(weight.values, theirs.values)
             if found is not None:
                 rows, columns = found
                 weight = replace(weight, values=weight.values[rows][:, columns])
@@ -388,12 +398,13 @@ def thinned(source: Weights, other: Weights) -> Weights:
         if weight.values.ndim == 1 and chosen is not None and chosen.max() < weight.values.size:
             tensors[number] = replace(weight, values=weight.values[chosen])
     normalised = {
-        result: _of(norm, kept.get(norm.name)) for result, norm in source.normalised.items()
+        result: _select_rows(norm, kept.get(norm.name))
+        for result, norm in source.normalised.items()
     }
     return Weights(tuple(tensors), source.layout, normalised)
 
 
-def _of(norm: Normalisation, rows: Array | None) -> Normalisation:
+def _select_rows(norm: Normalisation, rows: Array | None) -> Normalisation:
     if rows is None:
         return norm
     gamma, beta, mean, variance = (
@@ -402,7 +413,7 @@ def _of(norm: Normalisation, rows: Array | None) -> Normalisation:
     return replace(norm, gamma=gamma, beta=beta, mean=mean, variance=variance)
 
 
-def _smaller(values: Array, theirs: Array) -> bool:
+def _is_smaller(values: Array, theirs: Array) -> bool:
     pairs = list(zip(values.shape, theirs.shape, strict=False))
     return (
         values.ndim == theirs.ndim
@@ -411,7 +422,7 @@ def _smaller(values: Array, theirs: Array) -> bool:
     )
 
 
-def _kept(values: Array, theirs: Array) -> tuple[Array, Array] | None:
+def _find_contained_channels(values: Array, theirs: Array) -> tuple[Array, Array] | None:
     """Return the rows and the columns of a tensor that another tensor contains."""
     if values.shape[2:] != theirs.shape[2:]:
         return None
@@ -419,54 +430,54 @@ def _kept(values: Array, theirs: Array) -> tuple[Array, Array] | None:
     mine, other = values.reshape(-1, size), theirs.reshape(-1, size)
     places: dict[bytes, int] = {row.tobytes(): number for number, row in enumerate(mine)}
     at = np.array([places.get(row.tobytes(), -1) for row in other]).reshape(theirs.shape[:2])
-    rows = [_most(line[line >= 0] // values.shape[1]) for line in at]
-    columns = [_most(line[line >= 0] % values.shape[1]) for line in at.T]
+    rows = [_find_most_common(line[line >= 0] // values.shape[1]) for line in at]
+    columns = [_find_most_common(line[line >= 0] % values.shape[1]) for line in at.T]
     if -1 in rows or -1 in columns or len({*rows}) < len(rows) or len({*columns}) < len(columns):
         return None
     return np.sort(rows), np.sort(columns)
 
 
-def _most(numbers: Array) -> int:
+def _find_most_common(numbers: Array) -> int:
     return int(np.bincount(numbers).argmax()) if numbers.size else -1
 
 
-def adopted_weights(source: Weights, other: Weights) -> dict[str, Array]:
+def find_complete_counterparts(source: Weights, other: Weights) -> dict[str, Array]:
     """Return the other model's weights by the source's names; empty if this is not possible for
     every kernel.
     """
-    found = counterparts(source, other)
+    found = find_counterparts(source, other)
     wide = [weight for weight in source.tensors if weight.values.ndim > 1]
     return found if wide and all(weight.name in found for weight in wide) else {}
 
 
-def counterparts(source: Weights, other: Weights) -> dict[str, Array]:
+def find_counterparts(source: Weights, other: Weights) -> dict[str, Array]:
     """Return the other model's numbers for each weight of the source that has a counterpart, by the
     source's names.
 
     Folded normalisations are divided out again.
     """
-    pairs = pair_weights(source, other)
+    pairs = match_weights(source, other)
     found: dict[str, Array] = {}
     for pair in pairs:
         if pair.source.values.ndim < 2:
             found.setdefault(pair.source.name, pair.other.values)
             continue
-        expected = expected_of(pair, source, other)
+        expected = compute_expected_kernel(pair, source, other)
         found[pair.source.name] = expected.found
         if expected.norm is None:
             continue
-        factor = along(expected.norm.factor, expected.found.ndim, expected.axis)
+        factor = broadcast_along(expected.norm.factor, expected.found.ndim, expected.axis)
         kept = factor != 0
         found[pair.source.name] = np.where(
             kept, expected.found / np.where(kept, factor, 1.0), pair.source.values
         )
-        own, bias = vector_beside(pair.source, source), vector_beside(pair.other, other)
+        own, bias = find_bias_vector(pair.source, source), find_bias_vector(pair.other, other)
         if own is not None:
             found[own.name] = own.values
         beta = next((w for w in source.tensors if w.name == expected.norm.beta_name), None)
         if beta is not None and bias is not None and bias.values.shape == beta.values.shape:
             moved = (
-                expected_vector(expected, None if own is None else own.values)[0]
+                compute_expected_bias(expected, None if own is None else own.values)[0]
                 - expected.norm.beta
             )
             found[beta.name] = bias.values - moved

@@ -10,19 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.analysis.channel_errors import Array, decibels, power, rows_of, what_is_wrong
+from nnpipe.analysis.channel_errors import (
+    Array,
+    compute_mean_square,
+    describe_error,
+    reshape_to_channels,
+    to_decibels,
+)
 from nnpipe.analysis.suspect_operations import LEAST_OF_CHANNEL, is_rescaled
 from nnpipe.analysis.weight_changes import (
     Expected,
-    Weighing,
     WeightChange,
-    expected_of,
-    expected_vector,
-    thinned,
-    vector_beside,
+    WeightComparison,
+    compute_expected_bias,
+    compute_expected_kernel,
+    find_bias_vector,
+    select_kept_channels,
 )
-from nnpipe.analysis.weights import WeightPair, Weights, pair_weights
-from nnpipe.core.artifact import INTEGERS, Claim, changes_of, numbers_of
+from nnpipe.analysis.weights import WeightPair, Weights, match_weights
+from nnpipe.core.artifact import INTEGERS, Claim, get_lowest_precision, select_weight_changes
 
 _EXACT, _FAINT = 1e-4, 1e-5  # of a number, and of the greatest of its tensor: rounding of floats
 _ROUNDED: Mapping[Claim, float] = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
@@ -40,7 +46,7 @@ _SCALED = "its channels are multiplied by numbers that no normalisation of the s
 _SCALED_TOO = "its numbers are multiplied by those of its kernel's channels: not judged"
 
 
-def weigh(source: Weights, other: Weights, claims: Iterable[Claim]) -> Weighing:
+def compare_weights(source: Weights, other: Weights, claims: Iterable[Claim]) -> WeightComparison:
     """Compare the weights of a model with those of its source, tensor by tensor and channel by
     channel.
 
@@ -53,49 +59,59 @@ def weigh(source: Weights, other: Weights, claims: Iterable[Claim]) -> Weighing:
     """
     claims = tuple(claims)
     whole = source
-    source = thinned(source, other) if "pruned" in changes_of(claims) else source
-    pairs = pair_weights(source, other)
+    source = (
+        select_kept_channels(source, other) if "pruned" in select_weight_changes(claims) else source
+    )
+    pairs = match_weights(source, other)
     found: list[WeightChange] = []
     accounted: set[str] = set()
     kernels: dict[str, tuple[WeightPair, Expected]] = {}
     for pair in pairs:
         accounted.add(pair.source.name)
         if pair.source.values.ndim > 1:
-            expected = expected_of(pair, source, other)
+            expected = compute_expected_kernel(pair, source, other)
             kernels[pair.source.operation] = (pair, expected)
-            found.append(_kernel(pair, expected, claims))
+            found.append(_compare_kernel(pair, expected, claims))
     folded = {}
     for pair, expected in kernels.values():
         if expected.norm is None:
             continue
         accounted |= {w.name for w in source.tensors if w.operation == expected.norm.name}
-        own, bias = vector_beside(pair.source, source), vector_beside(pair.other, other)
+        own, bias = find_bias_vector(pair.source, source), find_bias_vector(pair.other, other)
         if own is not None:
             folded[own.name] = expected
         if bias is not None and bias.values.size == expected.norm.mean.size:
             named = WeightPair(own or bias, bias, (0,), "operation")
-            numbers, scale = expected_vector(expected, None if own is None else own.values)
+            numbers, scale = compute_expected_bias(expected, None if own is None else own.values)
             name = own.name if own is not None else f"{expected.norm.name} (as a bias)"
             found.append(
-                _vector(
-                    named, numbers, scale, claims, _dead(kernels, pair), name, expected.norm.name
+                _compare_vector(
+                    named,
+                    numbers,
+                    scale,
+                    claims,
+                    _find_dead_channels(kernels, pair),
+                    name,
+                    expected.norm.name,
                 )
             )
     for pair in pairs:
         if pair.source.values.ndim == 1 and pair.source.name not in folded:
             scale = float(np.abs(pair.source.values).max(initial=0.0))
             kernel, beside = kernels.get(pair.source.operation, (None, None))
-            dead, numbers = _dead(kernels, kernel), pair.source.values
+            dead, numbers = _find_dead_channels(kernels, kernel), pair.source.values
             if (
                 beside is not None
                 and beside.shift is not None
                 and beside.shift.shape == numbers.shape
             ):
                 numbers = numbers + beside.shift
-            change = _vector(pair, numbers, scale, claims, dead, pair.source.name, "")
+            change = _compare_vector(pair, numbers, scale, claims, dead, pair.source.name, "")
             factors = None if beside is None else beside.factors
             if change.wrong and factors is not None and factors.shape == numbers.shape:
-                again = _vector(pair, factors * numbers, scale, claims, dead, pair.source.name, "")
+                again = _compare_vector(
+                    pair, factors * numbers, scale, claims, dead, pair.source.name, ""
+                )
                 change = (
                     change
                     if again.wrong
@@ -106,33 +122,37 @@ def weigh(source: Weights, other: Weights, claims: Iterable[Claim]) -> Weighing:
     first = min(
         (pair.source.name for pair, _ in kernels.values()), default="", key=lambda name: order[name]
     )
-    found = _uncompensated(found, first, kernels)
+    found = _report_uncompensated(found, first, kernels)
     found.sort(key=lambda change: order.get(change.name, order.get(change.folded, len(order))))
     left = tuple(w.name for w in source.tensors if w.name not in accounted)
     sizes = {weight.name: weight.values.size for weight in source.tensors}
     taken = sum(weight.values.size - sizes[weight.name] for weight in whole.tensors)
-    return Weighing(
+    return WeightComparison(
         claims, tuple(found), left, taken / max(1, sum(w.values.size for w in whole.tensors))
     )
 
 
-def _dead(
+def _find_dead_channels(
     kernels: Mapping[str, tuple[WeightPair, Expected]], pair: WeightPair | None
 ) -> frozenset[int]:
     """Return the channels of a kernel that contain only 0; their biases may be removed, too."""
     if pair is None or pair.source.operation not in kernels:
         return frozenset()
     expected = kernels[pair.source.operation][1]
-    rows = rows_of(expected.found, expected.axis)
+    rows = reshape_to_channels(expected.found, expected.axis)
     return frozenset(int(n) for n in np.flatnonzero(~np.any(rows, axis=1)))
 
 
-def _kernel(pair: WeightPair, expected: Expected, claims: tuple[Claim, ...]) -> WeightChange:
-    changes = changes_of(claims)
+def _compare_kernel(
+    pair: WeightPair, expected: Expected, claims: tuple[Claim, ...]
+) -> WeightChange:
+    changes = select_weight_changes(claims)
     numbers, found, step = expected.numbers, expected.found, expected.step
-    allowed = _allowed(numbers, found, step, claims, _REPEATED if pair.other.computed else 1)
+    allowed = _compute_tolerance(
+        numbers, found, step, claims, _REPEATED if pair.other.computed else 1
+    )
     off = np.abs(found - numbers)
-    plain, levels = expected.unfolded()
+    plain, levels = expected.unfold_normalisation()
     values = (
         int(np.unique(levels).size)
         if "clustered" in changes and step is None and found.size >= _FEW
@@ -150,20 +170,22 @@ def _kernel(pair: WeightPair, expected: Expected, claims: tuple[Claim, ...]) -> 
             wrong = off > allowed
     if "fine-tuned" in changes:
         wrong = ~np.isfinite(found)
-    axis, channels = _channels(wrong, numbers, found, step, claims, expected.axis)
-    dead = _silenced(numbers, found, step, axis)
+    axis, channels = _find_wrong_channels(wrong, numbers, found, step, claims, expected.axis)
+    dead = _find_silenced_channels(numbers, found, step, axis)
     told, remark = "", ""
     if dead and "pruned" not in changes:
         told = (
-            f"{_named(dead)} of axis {axis} {'are' if len(dead) > 1 else 'is'} 0 throughout, and "
-            f"nothing was pruned"
+            f"{_format_channels(dead)} of axis {axis} {'are' if len(dead) > 1 else 'is'} 0 "
+            f"throughout, and nothing was pruned"
         )
         channels = tuple(sorted({*channels, *dead}))
     elif channels and expected.factors is not None and pair.source.name != pair.other.name:
         remark = f"{_SCALED}: not judged"
         channels = ()
     elif channels:
-        told = _told(rows_of(numbers, axis), rows_of(found, axis), channels)
+        told = _describe_fault(
+            reshape_to_channels(numbers, axis), reshape_to_channels(found, axis), channels
+        )
         if values is not None and 2 * values > found.size and "clustered" in changes:
             told += f"; it takes {values} different values"
     rescaled = bool(channels) and not changes and is_rescaled(numbers, found, allowed)
@@ -172,8 +194,8 @@ def _kernel(pair: WeightPair, expected: Expected, claims: tuple[Claim, ...]) -> 
         pair.other.name,
         pair.by,
         expected.norm.name if expected.norm else expected.before,
-        *_amounts(numbers, found, step, claims),
-        _zeros(numbers, found),
+        *_measure_errors(numbers, found, step, claims),
+        _measure_zeroed_share(numbers, found),
         values,
         axis,
         channels,
@@ -184,7 +206,7 @@ def _kernel(pair: WeightPair, expected: Expected, claims: tuple[Claim, ...]) -> 
     )
 
 
-def _uncompensated(
+def _report_uncompensated(
     found: list[WeightChange], first: str, kernels: Mapping[str, tuple[WeightPair, Expected]]
 ) -> list[WeightChange]:
     """Report kernels whose channels are multiplied by factors that nothing compensates.
@@ -212,7 +234,7 @@ def _uncompensated(
     return [replace(change, wrong=told, remark="") if change is one else change for change in found]
 
 
-def _told(numbers: Array, found: Array, channels: Sequence[int]) -> str:
+def _describe_fault(numbers: Array, found: Array, channels: Sequence[int]) -> str:
     """Describe the fault of some channels: they contain the values of other channels, or other
     numbers.
     """
@@ -225,11 +247,13 @@ def _told(numbers: Array, found: Array, channels: Sequence[int]) -> str:
         if sorted(origins) == sorted(channels) and all(
             a != b for a, b in zip(origins, channels, strict=True)
         ):
-            return f"{_named(channels)} hold what belongs into {_named(origins)}"
-    return what_is_wrong(numbers, found)
+            return (
+                f"{_format_channels(channels)} hold what belongs into {_format_channels(origins)}"
+            )
+    return describe_error(numbers, found)
 
 
-def _vector(
+def _compare_vector(
     pair: WeightPair,
     numbers: Array,
     scale: float,
@@ -238,9 +262,9 @@ def _vector(
     name: str,
     folded: str,
 ) -> WeightChange:
-    changes, found, step = changes_of(claims), pair.other.values, pair.other.step
-    allowed = _allowed(numbers, found, step, claims) + _EXACT * scale
-    rounded = (kind := numbers_of(claims)) in INTEGERS
+    changes, found, step = select_weight_changes(claims), pair.other.values, pair.other.step
+    allowed = _compute_tolerance(numbers, found, step, claims) + _EXACT * scale
+    rounded = (kind := get_lowest_precision(claims)) in INTEGERS
     if rounded:  # quantisers correct biases for the rounding of the kernel
         allowed = np.maximum(
             allowed, 10 ** (-LEAST_OF_CHANNEL[kind] / 20) * np.sqrt(np.mean(np.square(numbers)))
@@ -257,15 +281,15 @@ def _vector(
         told = (
             "all of it is 0"
             if missing
-            else f"{_named(channels)} differ" + ("s" if len(channels) == 1 else "")
+            else f"{_format_channels(channels)} differ" + ("s" if len(channels) == 1 else "")
         )
     return WeightChange(
         name,
         pair.other.name,
         pair.by,
         folded,
-        *_amounts(numbers, found, step, claims),
-        _zeros(numbers, found),
+        *_measure_errors(numbers, found, step, claims),
+        _measure_zeroed_share(numbers, found),
         None,
         0,
         channels,
@@ -274,11 +298,11 @@ def _vector(
     )
 
 
-def _allowed(
+def _compute_tolerance(
     numbers: Array, found: Array, step: Array | None, claims: tuple[Claim, ...], roundings: int = 1
 ) -> Array:
     """Return the largest error of each number by rounding."""
-    size, kind = np.abs(numbers), numbers_of(claims)
+    size, kind = np.abs(numbers), get_lowest_precision(claims)
     floats: Array = _EXACT * size + _FAINT * float(size.max(initial=0.0))
     if kind in _ROUNDED:
         return floats + roundings * (_ROUNDED[kind] * size + _LEAST[kind])
@@ -287,7 +311,7 @@ def _allowed(
     return floats
 
 
-def _channels(
+def _find_wrong_channels(
     wrong: Any,
     numbers: Array,
     found: Array,
@@ -297,18 +321,25 @@ def _channels(
 ) -> tuple[int, tuple[int, ...]]:
     """Return the axis along which the fewest channels contain wrong numbers, and these channels."""
     best: tuple[float, int, tuple[int, ...]] | None = None
-    if step is None and (kind := numbers_of(claims)) in INTEGERS and not changes_of(claims):
+    if (
+        step is None
+        and (kind := get_lowest_precision(claims)) in INTEGERS
+        and not select_weight_changes(claims)
+    ):
         # Channels may be rounded by an unknown step; along another axis, the loss of a whole one
         # would look as little.
-        rows, theirs = rows_of(numbers, axis), rows_of(found, axis)
-        lost = decibels(power(rows), power(theirs - rows)) < LEAST_OF_CHANNEL[kind]
+        rows, theirs = reshape_to_channels(numbers, axis), reshape_to_channels(found, axis)
+        lost = (
+            to_decibels(compute_mean_square(rows), compute_mean_square(theirs - rows))
+            < LEAST_OF_CHANNEL[kind]
+        )
         wrong = wrong & np.expand_dims(
             lost, tuple(each for each in range(numbers.ndim) if each != axis % numbers.ndim)
         )
     for each in dict.fromkeys((axis, *range(numbers.ndim))):
         rows, theirs, bad = (
-            rows_of(numbers, each),
-            rows_of(found, each),
+            reshape_to_channels(numbers, each),
+            reshape_to_channels(found, each),
             np.moveaxis(wrong, each, 0),
         )
         bad = bad.reshape(len(rows), -1)
@@ -343,8 +374,10 @@ def _to_nearest(numbers: Array, found: Array, axis: int | None) -> Array:
     return np.where(numbers == 0, 0.0, near)  # 0 stays 0
 
 
-def _silenced(numbers: Array, found: Array, step: Array | None, axis: int) -> tuple[int, ...]:
-    rows, theirs = np.abs(rows_of(numbers, axis)), rows_of(found, axis)
+def _find_silenced_channels(
+    numbers: Array, found: Array, step: Array | None, axis: int
+) -> tuple[int, ...]:
+    rows, theirs = np.abs(reshape_to_channels(numbers, axis)), reshape_to_channels(found, axis)
     if len(rows) < 2:
         return ()
     least = max(
@@ -355,7 +388,7 @@ def _silenced(numbers: Array, found: Array, step: Array | None, axis: int) -> tu
     )
 
 
-def _amounts(
+def _measure_errors(
     numbers: Array, found: Array, step: Array | None, claims: tuple[Claim, ...]
 ) -> tuple[float, float | None, float]:
     off, largest = np.abs(found - numbers), float(np.abs(numbers).max(initial=0.0))
@@ -372,11 +405,11 @@ def _amounts(
     )
 
 
-def _zeros(numbers: Array, found: Array) -> float:
+def _measure_zeroed_share(numbers: Array, found: Array) -> float:
     return float(np.mean((found == 0) & (numbers != 0))) if numbers.size else 0.0
 
 
-def _named(channels: Sequence[int]) -> str:
+def _format_channels(channels: Sequence[int]) -> str:
     shown = ", ".join(map(str, channels[:_MOST])) + (
         f" and {len(channels) - _MOST} more" if len(channels) > _MOST else ""
     )

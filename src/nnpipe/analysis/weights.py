@@ -141,11 +141,11 @@ class WeightPair:
     order: tuple[int, ...] | None
     by: Way
 
-    def turned(self) -> Array:
+    def get_aligned_values(self) -> Array:
         """Return the other's values in the source's order of axes."""
-        return self.back(self.other.values)
+        return self.to_source_axes(self.other.values)
 
-    def back(self, values: Array) -> Array:
+    def to_source_axes(self, values: Array) -> Array:
         """Convert an array with the other's axes to the source's order of axes."""
         whole: Array = np.broadcast_to(values, self.other.values.shape)
         order = None if self.order is None else tuple(map(int, np.argsort(self.order)))
@@ -155,7 +155,7 @@ class WeightPair:
         return found
 
 
-def pair_weights(source: Weights, other: Weights) -> list[WeightPair]:
+def match_weights(source: Weights, other: Weights) -> list[WeightPair]:
     """Return the counterpart of each tensor of the source, in the source's order.
 
     Kernels and matrices are matched by their values, in any layout, or by name if most of their
@@ -166,33 +166,36 @@ def pair_weights(source: Weights, other: Weights) -> list[WeightPair]:
     there = [w for w in other.tensors if w.values.ndim > 1]
     found: dict[int, WeightPair] = {}
     taken: set[int] = set()
-    scored = sorted(_scores(wide, there, source, other.layout), key=lambda each: -each[0])
+    scored = sorted(_score_pairs(wide, there, source, other.layout), key=lambda each: -each[0])
     for least, by_name in ((_SURE, False), (-1.0, True), (_ALIKE, False)):
         for _, alike, mine, theirs, order in scored:
-            named = _same_name(wide[mine], there[theirs])
+            named = _has_same_name(wide[mine], there[theirs])
             if alike < least or (by_name and not named) or mine in found or theirs in taken:
                 continue
             found[mine] = WeightPair(
                 wide[mine], there[theirs], order, "name" if by_name else "values"
             )
             taken.add(theirs)
-    for mine, theirs in _between(
+    for mine, theirs in _match_between(
         {n: next(i for i, w in enumerate(there) if w is pair.other) for n, pair in found.items()},
         wide,
         there,
     ):
         ways = list(
-            orders(wide[mine].values.shape, there[theirs].values.shape, source.layout, other.layout)
+            iter_layout_orders(
+                wide[mine].values.shape, there[theirs].values.shape, source.layout, other.layout
+            )
         )
         if ways:
             found[mine] = WeightPair(wide[mine], there[theirs], ways[0], "place")
     pairs = [found[number] for number in sorted(found)]
     return sorted(
-        [*pairs, *_vectors(source, other, pairs)], key=lambda pair: _position(source, pair)
+        [*pairs, *_match_vectors(source, other, pairs)],
+        key=lambda pair: _find_position(source, pair),
     )
 
 
-def _between(
+def _match_between(
     found: Mapping[int, int], source: Sequence[Weight], other: Sequence[Weight]
 ) -> Iterator[tuple[int, int]]:
     """Yield kernels that are alone between two pairs in both models; if they differ there, they are
@@ -218,7 +221,7 @@ def _between(
             yield mine, theirs
 
 
-def orders(
+def iter_layout_orders(
     shape: tuple[int, ...], wanted: tuple[int, ...], layout: Layout, other: Layout
 ) -> Iterator[tuple[int, ...] | None]:
     """Yield the orders of the source's axes that give the other's shape and keep height before
@@ -234,7 +237,7 @@ def orders(
     if rank == 2:
         candidates.append((1, 0))
     elif 3 <= rank <= 5:
-        mine, theirs = _spatial(rank, layout), _spatial(rank, other)
+        mine, theirs = _get_spatial_axes(rank, layout), _get_spatial_axes(rank, other)
         rest = [axis for axis in range(rank) if axis not in mine]
         free = [axis for axis in range(rank) if axis not in theirs]
         for pair in (rest, rest[::-1]):
@@ -245,29 +248,33 @@ def orders(
             yield order
 
 
-def _spatial(rank: int, layout: Layout) -> list[int]:
+def _get_spatial_axes(rank: int, layout: Layout) -> list[int]:
     start = {"OIHW": 2, "HWIO": 0, "OHWI": 1}[layout]
     return list(range(start, start + rank - 2))
 
 
-def _scores(
+def _score_pairs(
     wide: Sequence[Weight], others: Sequence[Weight], source: Weights, there: Layout
 ) -> Iterator[tuple[float, float, int, int, tuple[int, ...] | None]]:
     for mine, weight in enumerate(wide):
-        signed = list(_signed(weight.values, source.normalised.get(weight.result)))
+        signed = list(_iter_signed_kernels(weight.values, source.normalised.get(weight.result)))
         for theirs, candidate in enumerate(others):
             if weight.values.size != candidate.values.size:
                 continue
-            for order in orders(weight.values.shape, candidate.values.shape, source.layout, there):
-                turned = WeightPair(weight, candidate, order, "values").turned()
+            for order in iter_layout_orders(
+                weight.values.shape, candidate.values.shape, source.layout, there
+            ):
+                turned = WeightPair(weight, candidate, order, "values").get_aligned_values()
                 alike = max(
-                    likeness(each, turned, axis) for each in signed for axis in range(turned.ndim)
+                    compute_channel_similarity(each, turned, axis)
+                    for each in signed
+                    for axis in range(turned.ndim)
                 )
-                bonus = _NAMED * _same_name(weight, candidate) - _FAR * abs(mine - theirs)
+                bonus = _NAMED * _has_same_name(weight, candidate) - _FAR * abs(mine - theirs)
                 yield alike + bonus, alike, mine, theirs, order
 
 
-def _signed(kernel: Array, norm: Normalisation | None) -> Iterator[Array]:
+def _iter_signed_kernels(kernel: Array, norm: Normalisation | None) -> Iterator[Array]:
     """Yield a kernel, and it with the signs that its channels get if the normalisation after it is
     folded into it.
 
@@ -284,34 +291,34 @@ def _signed(kernel: Array, norm: Normalisation | None) -> Iterator[Array]:
             yield kernel * np.sign(norm.gamma).reshape(shape)
 
 
-def likeness(one: Array, two: Array, axis: int) -> float:
+def compute_channel_similarity(one: Array, two: Array, axis: int) -> float:
     """Return the median over channels of the cosine similarity of two tensors, from a part of
     their values.
     """
     count = one.shape[axis]
     if one.size // count < _SHORT:
-        return _cosine(one.reshape(1, -1), two.reshape(1, -1))
+        return _compute_cosine_similarity(one.reshape(1, -1), two.reshape(1, -1))
     rows = np.linspace(0, count - 1, min(count, _ROWS)).astype(np.int64)
     a, b = (
         np.take(each, rows, axis).swapaxes(0, axis).reshape(len(rows), -1)[:, :_COLUMNS]
         for each in (one, two)
     )
-    return _cosine(a, b)
+    return _compute_cosine_similarity(a, b)
 
 
-def _cosine(one: Array, two: Array) -> float:
+def _compute_cosine_similarity(one: Array, two: Array) -> float:
     both = np.sqrt(np.square(one).sum(1) * np.square(two).sum(1))
     heard = both > 0
     return float(np.median((one * two).sum(1)[heard] / both[heard])) if heard.any() else 0.0
 
 
-def _same_name(one: Weight, two: Weight) -> bool:
+def _has_same_name(one: Weight, two: Weight) -> bool:
     mine, theirs = one.name, two.name.removesuffix("_quantized")
     # PyTorch wraps a model in another module when it exports it again.
     return mine == theirs or mine.endswith(f".{theirs}") or theirs.endswith(f".{mine}")
 
 
-def _vectors(
+def _match_vectors(
     source: Weights, other: Weights, kernels: Sequence[WeightPair]
 ) -> Iterator[WeightPair]:
     """Pair vectors: those of operations with paired kernels, those of their normalisations, and
@@ -339,5 +346,5 @@ def _vectors(
             )
 
 
-def _position(source: Weights, pair: WeightPair) -> int:
+def _find_position(source: Weights, pair: WeightPair) -> int:
     return next(number for number, weight in enumerate(source.tensors) if weight is pair.source)

@@ -16,8 +16,8 @@ from nnpipe.architectures.cell_space import (
     NONE,
     CellOperation,
     CellSpace,
-    edge_name,
-    without_affine,
+    format_edge_name,
+    remove_affine,
 )
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
@@ -67,36 +67,42 @@ class CellStack:
     input_name: str
     target: str
 
-    def of_operations(self, operations: Mapping[tuple[int, int], str], name: str) -> NetworkGraph:
+    def build_from_operations(
+        self, operations: Mapping[tuple[int, int], str], name: str
+    ) -> NetworkGraph:
         """Return the network whose cells have these operations; other edges have none."""
 
-        def edge(cell: str, place: tuple[int, int], start: Tensor, channels: int) -> Tensor | None:
+        def add_edge(
+            cell: str, place: tuple[int, int], start: Tensor, channels: int
+        ) -> Tensor | None:
             if place not in operations:
                 return None
-            return applied(
+            return apply_operation(
                 self.cell.operation(operations[place]),
-                f"{cell}_{edge_name(*place)}",
+                f"{cell}_{format_edge_name(*place)}",
                 start,
                 channels,
             )
 
-        return self.network(edge, name)
+        return self.network(add_edge, name)
 
     def network(self, edge: Edge, name: str) -> NetworkGraph:
         """Return the network whose edges a function makes."""
         image = Input(self.input, name=self.input_name)
         last = before = _Value(
-            _conv(image, self.channels, "stem", size=3, relu=False), self.channels, 0
+            _build_conv(image, self.channels, "stem", size=3, relu=False), self.channels, 0
         )
         for stage in range(self.stages):
             channels = self.channels << stage
             if stage:
-                made = _conv(last.tensor, channels, f"reduction_{stage}", size=3, strides=2)
+                made = _build_conv(last.tensor, channels, f"reduction_{stage}", size=3, strides=2)
                 last = _Value(made, channels, stage)
                 if self.cell.inputs == 1:
                     before = last
             for number in range(self.cells):
-                cell = self._cell(f"cell_{stage}_{number}", before, last, channels, stage, edge)
+                cell = self._build_cell(
+                    f"cell_{stage}_{number}", before, last, channels, stage, edge
+                )
                 before, last = last, _Value(cell, channels * self._width, stage)
         logits = Dense(GlobalAvgPool2d(last.tensor, name="pool"), self.classes, name="logits")
         return network(image, OutputClassification(logits, self.target, name="class"), name)
@@ -106,7 +112,7 @@ class CellStack:
         """How many nodes a cell's output has side by side."""
         return self.cell.nodes if self.cell.output == "concatenate" else 1
 
-    def _cell(
+    def _build_cell(
         self, name: str, before: _Value, last: _Value, channels: int, stage: int, edge: Edge
     ) -> Tensor:
         given = [before, last][-self.cell.inputs :]
@@ -115,7 +121,9 @@ class CellStack:
             tensor = value.tensor
             if value.channels != channels or value.stage != stage:
                 strides = 1 << (stage - value.stage)
-                tensor = _conv(tensor, channels, f"{name}_input_{number}", size=1, strides=strides)
+                tensor = _build_conv(
+                    tensor, channels, f"{name}_input_{number}", size=1, strides=strides
+                )
             nodes.append(tensor)
         for end in self.cell.computed:
             brought = []
@@ -127,14 +135,14 @@ class CellStack:
                 )
                 if made is not None:
                     brought.append(made)
-            nodes.append(_sum(brought, f"{name}_node_{end}"))
+            nodes.append(_add_tensors(brought, f"{name}_node_{end}"))
         computed = [node for node in nodes[self.cell.inputs :] if node is not None]
         if self.cell.output == "last" or len(computed) == 1:
             return computed[-1]
         return Concatenate(computed, name=f"{name}_output")
 
 
-def applied(
+def apply_operation(
     operation: CellOperation, prefix: str, start: Tensor, channels: int, *, affine: bool = True
 ) -> Tensor:
     """Return an operation applied to a tensor; its layers have the names ``prefix_operation_0``
@@ -142,18 +150,18 @@ def applied(
     """
     tensor = start
     for number, layer in enumerate(operation.layers(channels)):
-        own = layer if affine else without_affine(layer)
+        own = layer if affine else remove_affine(layer)
         tensor = replace(own, inputs=tensor, name=f"{prefix}_{operation.name}_{number}")
     return tensor
 
 
-def _sum(tensors: list[Tensor], name: str) -> Tensor | None:
+def _add_tensors(tensors: list[Tensor], name: str) -> Tensor | None:
     if len(tensors) < 2:
         return tensors[0] if tensors else None
     return Add(tensors, name=name)
 
 
-def _conv(
+def _build_conv(
     start: Tensor, channels: int, name: str, *, size: int, strides: int = 1, relu: bool = True
 ) -> Layer:
     before = ReLU(start, name=f"{name}_relu") if relu else start
@@ -324,11 +332,11 @@ class ArchitectureSpace:
             with its input.
         """
         self.search_space.check(configuration)
-        operations = self.cell.operations_of(configuration)
+        operations = self.cell.read_operations(configuration)
         channels, cells = (configuration.get(size, self.greatest(size)) for size in SIZES)
-        return self.stack(channels, cells).of_operations(operations, name)
+        return self.build_stack(channels, cells).build_from_operations(operations, name)
 
-    def stack(self, channels: int, cells: int) -> CellStack:
+    def build_stack(self, channels: int, cells: int) -> CellStack:
         """Return the stack with these numbers of channels and cells, into which any cell can be
         put.
         """
@@ -357,12 +365,14 @@ class ArchitectureSpace:
         """
         space = self.search_space
         for _ in range(10_000):
-            found = space.configuration(lambda _, parameter: parameter.value_at(random.random()))
+            found = space.configuration(
+                lambda _, parameter: parameter.get_value_at(random.random())
+            )
             if space.allows(found):
                 return found
         raise ConfigError("of 10,000 random configurations, the constraints allow none")
 
-    def extreme(self, which: int) -> dict[str, Any]:
+    def get_extreme(self, which: int) -> dict[str, Any]:
         """Return the smallest configuration (``which=0``) or the largest one (``-1``).
 
         The operations with the fewest or most weights are on all edges, and the fewest or most
@@ -376,7 +386,7 @@ class ArchitectureSpace:
         edges = {
             (start, end): operation
             for end in self.cell.computed
-            for start in range(end)[-self.cell.kept(end) :]
+            for start in range(end)[-self.cell.count_edges(end) :]
         }
         return found | self.cell.configuration(edges)
 

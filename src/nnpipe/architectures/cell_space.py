@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.messages import nearest
+from nnpipe.core.messages import suggest_name
 from nnpipe.experiment.settings import check_keys
 from nnpipe.layers.description.from_description import from_description
 from nnpipe.layers.graph.graph import NetworkGraph
@@ -37,7 +37,7 @@ _SIZE = 8  # pixels in each direction, with which operations are checked
 Entry = Mapping[str, Any]
 
 
-def _conv(size: int) -> list[Entry]:
+def _describe_conv(size: int) -> list[Entry]:
     conv = {
         "class": "Conv2d",
         "filters": CHANNELS,
@@ -48,7 +48,7 @@ def _conv(size: int) -> list[Entry]:
     return [{"class": "ReLU"}, conv, NORM]
 
 
-def _depthwise(size: int, dilation: int = 1) -> list[Entry]:
+def _describe_depthwise(size: int, dilation: int = 1) -> list[Entry]:
     depth = {
         "class": "DepthwiseConv2d",
         "kernel_size": size,
@@ -56,26 +56,26 @@ def _depthwise(size: int, dilation: int = 1) -> list[Entry]:
         "use_bias": False,
         "dilation_rate": dilation,
     }
-    return [{"class": "ReLU"}, depth, *_conv(1)[1:]]
+    return [{"class": "ReLU"}, depth, *_describe_conv(1)[1:]]
 
 
-def _pool(kind: str) -> list[Entry]:
+def _describe_pool(kind: str) -> list[Entry]:
     return [{"class": kind, "pool_size": 3, "strides": 1, "padding": "same"}]
 
 
 KNOWN: Mapping[str, Sequence[Entry]] = {
     NONE: [],
     SKIP: [],
-    "nor_conv_1x1": _conv(1),
-    "nor_conv_3x3": _conv(3),
-    "nor_conv_5x5": _conv(5),
+    "nor_conv_1x1": _describe_conv(1),
+    "nor_conv_3x3": _describe_conv(3),
+    "nor_conv_5x5": _describe_conv(5),
     # DARTS applies a separable convolution twice.
-    "sep_conv_3x3": [*_depthwise(3), *_depthwise(3)],
-    "sep_conv_5x5": [*_depthwise(5), *_depthwise(5)],
-    "dil_conv_3x3": _depthwise(3, 2),
-    "dil_conv_5x5": _depthwise(5, 2),
-    "avg_pool_3x3": _pool("AvgPool2d"),
-    "max_pool_3x3": _pool("MaxPool2d"),
+    "sep_conv_3x3": [*_describe_depthwise(3), *_describe_depthwise(3)],
+    "sep_conv_5x5": [*_describe_depthwise(5), *_describe_depthwise(5)],
+    "dil_conv_3x3": _describe_depthwise(3, 2),
+    "dil_conv_5x5": _describe_depthwise(5, 2),
+    "avg_pool_3x3": _describe_pool("AvgPool2d"),
+    "max_pool_3x3": _describe_pool("MaxPool2d"),
 }
 
 
@@ -103,7 +103,7 @@ class CellOperation:
 
     def __post_init__(self) -> None:
         for count in (4, 6):  # one number of channels alone could fit by chance
-            graph = self._graph(count)
+            graph = self._build_graph(count)
             end = infer(graph).shapes[graph.outputs[0]]
             if end != (None, _SIZE, _SIZE, count):
                 raise ConfigError(
@@ -123,7 +123,7 @@ class CellOperation:
         """
         if isinstance(entry, str):
             if entry not in KNOWN:
-                hint = nearest(entry, KNOWN) or f"; there are: {', '.join(KNOWN)}"
+                hint = suggest_name(entry, KNOWN) or f"; there are: {', '.join(KNOWN)}"
                 raise ConfigError(
                     f"{where}: there is no operation {entry!r}{hint}, or give {{name: ..., layers: "
                     f"[...]}}"
@@ -155,13 +155,13 @@ class CellOperation:
         """Return the layers for a number of channels, without inputs and with names such as
         ``conv2d``.
         """
-        return _layers_of(self, channels)
+        return _build_layers(self, channels)
 
     def cost(self, channels: int = 8) -> tuple[int, int]:
         """Return the number of weights and of layers, by which operations are called small and
         large.
         """
-        found = infer(self._graph(channels))
+        found = infer(self._build_graph(channels))
         sizes = [
             v.shape for variables in found.variables.values() for v in variables if v.trainable
         ]
@@ -176,9 +176,9 @@ class CellOperation:
     def __hash__(self) -> int:
         return hash((self.name, repr(self.entries)))
 
-    def _graph(self, channels: int) -> NetworkGraph:
+    def _build_graph(self, channels: int) -> NetworkGraph:
         first = {"class": "Input", "shape": [_SIZE, _SIZE, channels], "name": "cell_input"}
-        layers = [first, *(_filled(entry, channels) for entry in self.entries)]
+        layers = [first, *(_replace_channels(entry, channels) for entry in self.entries)]
         if any(
             isinstance(each, Mapping) and {"inputs", "calls"} & set(each) for each in self.entries
         ):
@@ -191,21 +191,21 @@ class CellOperation:
         return found.graph
 
 
-def _filled(entry: Entry, channels: int) -> Any:
+def _replace_channels(entry: Entry, channels: int) -> Any:
     if not isinstance(entry, Mapping):
         return entry
     return {key: channels if value == CHANNELS else value for key, value in entry.items()}
 
 
 @lru_cache(1024)
-def _layers_of(operation: CellOperation, channels: int) -> tuple[Layer, ...]:
-    graph = operation._graph(channels)
+def _build_layers(operation: CellOperation, channels: int) -> tuple[Layer, ...]:
+    graph = operation._build_graph(channels)
     return tuple(
         entry.layer.alone() for entry in graph.entries if not isinstance(entry.layer, Input)
     )
 
 
-def without_affine(layer: Layer) -> Layer:
+def remove_affine(layer: Layer) -> Layer:
     """Return a batch normalisation without scale and centre, any other layer unchanged.
 
     In a mixture of operations, a scale of their own would make the shares of the mixture
@@ -332,7 +332,7 @@ class CellSpace:
         """The numbers of the nodes that are computed."""
         return range(self.inputs, self.inputs + self.nodes)
 
-    def kept(self, node: int) -> int:
+    def count_edges(self, node: int) -> int:
         """Return how many edges a node has."""
         return node if self.keep is None else min(self.keep, node)
 
@@ -355,14 +355,21 @@ class CellSpace:
         """
         found: dict[str, Any] = {}
         for end in self.computed:
-            choices = [_joined(starts) for starts in combinations(range(end), self.kept(end))]
+            choices = [
+                _format_starts(starts) for starts in combinations(range(end), self.count_edges(end))
+            ]
             if len(choices) > 1:
                 found[f"node_{end}_inputs"] = {"kind": "discrete", "values": choices}
             for start in range(end):
-                found[edge_name(start, end)] = {"kind": "discrete", "values": list(self.names)}
+                found[format_edge_name(start, end)] = {
+                    "kind": "discrete",
+                    "values": list(self.names),
+                }
                 if len(choices) > 1:
                     fitting = [choice for choice in choices if str(start) in choice.split()]
-                    found[edge_name(start, end)]["when"] = f"node_{end}_inputs in {fitting!r}"
+                    found[format_edge_name(start, end)]["when"] = (
+                        f"node_{end}_inputs in {fitting!r}"
+                    )
         return found
 
     def constraints(self) -> list[str]:
@@ -378,10 +385,12 @@ class CellSpace:
                 crossing = [
                     (start, end) for start, end in self.edges if start in near and end not in near
                 ]
-                found.append(" or ".join(f"{edge_name(*edge)} != '{NONE}'" for edge in crossing))
+                found.append(
+                    " or ".join(f"{format_edge_name(*edge)} != '{NONE}'" for edge in crossing)
+                )
         return found
 
-    def operations_of(self, configuration: Mapping[str, Any]) -> dict[tuple[int, int], str]:
+    def read_operations(self, configuration: Mapping[str, Any]) -> dict[tuple[int, int], str]:
         """Return the operation of every edge of a configuration that has one.
 
         An edge from a node that nothing reaches has none.
@@ -394,8 +403,8 @@ class CellSpace:
         found: dict[tuple[int, int], str] = {}
         reached = set(range(self.inputs))
         for end in self.computed:
-            for start in self._starts(configuration, end):
-                name = edge_name(start, end)
+            for start in self._iter_starts(configuration, end):
+                name = format_edge_name(start, end)
                 if name not in configuration:
                     raise ConfigError(f"{name}: this configuration has no value of it")
                 if self.operation(configuration[name]).name != NONE and start in reached:
@@ -406,8 +415,8 @@ class CellSpace:
             raise ConfigError("no path leads from the inputs of this cell to its output")
         return found
 
-    def _starts(self, configuration: Mapping[str, Any], end: int) -> Iterator[int]:
-        if self.kept(end) == end:
+    def _iter_starts(self, configuration: Mapping[str, Any], end: int) -> Iterator[int]:
+        if self.count_edges(end) == end:
             yield from range(end)
             return
         name = f"node_{end}_inputs"
@@ -420,19 +429,19 @@ class CellSpace:
         found: dict[str, str] = {}
         for end in self.computed:
             starts = [start for start in range(end) if (start, end) in operations]
-            if self.kept(end) < end:
-                found[f"node_{end}_inputs"] = _joined(starts)
+            if self.count_edges(end) < end:
+                found[f"node_{end}_inputs"] = _format_starts(starts)
             else:
                 starts = list(range(end))
             for start in starts:
-                found[edge_name(start, end)] = operations.get((start, end), NONE)
+                found[format_edge_name(start, end)] = operations.get((start, end), NONE)
         return found
 
 
-def edge_name(start: int, end: int) -> str:
+def format_edge_name(start: int, end: int) -> str:
     """Return the name of the parameter of an edge."""
     return f"edge_{start}_{end}"
 
 
-def _joined(starts: Any) -> str:
+def _format_starts(starts: Any) -> str:
     return " ".join(map(str, starts))

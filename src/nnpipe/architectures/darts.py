@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.architectures.architecture_space import SIZES, ArchitectureSpace, applied
-from nnpipe.architectures.cell_space import NONE, SKIP, CellSpace, edge_name
-from nnpipe.architectures.training import Features, TrainingRecipe, accuracy_of
+from nnpipe.architectures.architecture_space import SIZES, ArchitectureSpace, apply_operation
+from nnpipe.architectures.cell_space import NONE, SKIP, CellSpace, format_edge_name
+from nnpipe.architectures.training import Features, TrainingRecipe, compute_accuracy
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import Progress, silent
@@ -22,7 +22,7 @@ from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.torch.to_torch import to_torch
 from nnpipe.layers.vocabulary.layer import Layer, Shape, Tensor, TorchParts
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.fit import Fit
+from nnpipe.training.fit import TrainingRun
 
 _SMALL = 1e-12
 
@@ -60,7 +60,7 @@ class CollapseSigns:
     last_eigenvalue: float
 
     @classmethod
-    def of(
+    def from_search(
         cls, cell: CellSpace, operations: Sequence[str], eigenvalues: Sequence[float]
     ) -> CollapseSigns:
         """Return the signs of the operations of a cell's edges, and of the eigenvalues by epoch."""
@@ -101,7 +101,7 @@ class WeightedSum(Layer):
     abstract: ClassVar[bool] = True  # it is only part of networks that are built here
     takes: ClassVar[tuple[int, int | None]] = (1, None)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         def call(module: Any, *xs: Any) -> Any:
             total = module.shares[0] * xs[0]
             for share, x in zip(module.shares[1:], xs[1:], strict=True):
@@ -111,7 +111,7 @@ class WeightedSum(Layer):
         return TorchParts(call)
 
 
-def mixed_network(space: ArchitectureSpace, seed: int) -> Any:
+def build_mixed_network(space: ArchitectureSpace, seed: int) -> Any:
     """Return the ``torch.nn.Module`` of a space in which every edge computes all operations.
 
     Its parameter ``alpha`` has one row for each edge and one column for each operation; the softmax
@@ -128,11 +128,11 @@ def mixed_network(space: ArchitectureSpace, seed: int) -> Any:
             raise ConfigError(
                 f"{name}: a differentiable search chooses operations only; give one number"
             )
-    return _mixed_class()(space, seed)
+    return _get_mixed_class()(space, seed)
 
 
 @cache
-def _mixed_class() -> Any:
+def _get_mixed_class() -> Any:
     import torch
     from torch import nn
 
@@ -148,16 +148,17 @@ def _mixed_class() -> Any:
             rows = {edge: row for row, edge in enumerate(cell.edges)}
             self.mixtures: dict[str, int] = {}
 
-            def edge(name: str, place: tuple[int, int], start: Tensor, channels: int) -> Tensor:
-                prefix = f"{name}_{edge_name(*place)}"
+            def add_edge(name: str, place: tuple[int, int], start: Tensor, channels: int) -> Tensor:
+                prefix = f"{name}_{format_edge_name(*place)}"
                 results = [
-                    applied(cell.operations[n], prefix, start, channels, affine=False) for n in used
+                    apply_operation(cell.operations[n], prefix, start, channels, affine=False)
+                    for n in used
                 ]
                 self.mixtures[f"{prefix}_sum"] = rows[place]
                 return WeightedSum(results, name=f"{prefix}_sum")
 
-            graph = space.stack(space.greatest("channels"), space.greatest("cells")).network(
-                edge, "mixed"
+            graph = space.build_stack(space.greatest("channels"), space.greatest("cells")).network(
+                add_edge, "mixed"
             )
             self.network = to_torch(graph, seed=seed)
             self.used = used
@@ -236,32 +237,32 @@ class ArchitectureSteps(Callback):
         self.adam = torch.optim.Adam([alpha], lr=rate, betas=_BETAS, weight_decay=decay)
         self.state = State(shares=[], eigenvalues=[], vector=[])
 
-    def on_batch_begin(self, fit: Fit, batch: dict[str, Any]) -> None:
+    def on_batch_begin(self, fit: TrainingRun, batch: dict[str, Any]) -> None:
         """Take a step of the architecture."""
         import torch
 
-        model, validation = fit.model, self._batch_of(fit)
+        model, validation = fit.model, self._select_batch(fit)
         if self._order == 1:
-            (gradient,) = torch.autograd.grad(_loss(model, validation), [model.alpha])
+            (gradient,) = torch.autograd.grad(_compute_loss(model, validation), [model.alpha])
         else:
-            gradient = unrolled_gradient(model, batch, validation, fit.optimiser)
+            gradient = compute_unrolled_gradient(model, batch, validation, fit.optimiser)
         model.alpha.grad = gradient
         self.adam.step()
         model.alpha.grad = None
 
-    def on_epoch_end(self, fit: Fit) -> None:
+    def on_epoch_end(self, fit: TrainingRun) -> None:
         """Note the shares and the dominant eigenvalue."""
         model = fit.model
         model.train()
         self.state.shares = [*self.state.shares, model.shares().detach().tolist()]
         judged = {name: values[:_JUDGED] for name, values in self._validation.items()}
-        eigenvalue, vector = dominant_eigenvalue(
-            _loss(model, judged), model.alpha, self.state.vector
+        eigenvalue, vector = compute_dominant_eigenvalue(
+            _compute_loss(model, judged), model.alpha, self.state.vector
         )
         self.state.eigenvalues = [*self.state.eigenvalues, eigenvalue]
         self.state.vector = vector
 
-    def _batch_of(self, fit: Fit) -> dict[str, Any]:
+    def _select_batch(self, fit: TrainingRun) -> dict[str, Any]:
         """Return a validation batch; which one depends on the seed and the step only."""
         batches = self._count // self._batch
         turn, place = divmod(fit.step, batches)
@@ -270,11 +271,11 @@ class ArchitectureSteps(Callback):
         return {name: values[chosen] for name, values in self._validation.items()}
 
 
-def _loss(model: Any, batch: dict[str, Any]) -> Any:
+def _compute_loss(model: Any, batch: dict[str, Any]) -> Any:
     return sum(output.loss() for output in model(batch).values())
 
 
-def unrolled_gradient(
+def compute_unrolled_gradient(
     model: Any, train: dict[str, Any], validation: dict[str, Any], optimiser: Any
 ) -> Any:
     """Return the architecture's gradient of the validation loss after a step of the weights
@@ -286,13 +287,13 @@ def unrolled_gradient(
     kept = [weight.detach().clone() for weight in weights]
     group = optimiser.param_groups[0]
     rate, momentum, decay = group["lr"], group.get("momentum", 0.0), group["weight_decay"]
-    gradients = torch.autograd.grad(_loss(model, train), weights)
+    gradients = torch.autograd.grad(_compute_loss(model, train), weights)
     with torch.no_grad():
         for weight, gradient in zip(weights, gradients, strict=True):
             moved = optimiser.state.get(weight, {}).get("momentum_buffer")
             direction = gradient + decay * weight + (momentum * moved if moved is not None else 0.0)
             weight.sub_(rate * direction)
-    direct, *at = torch.autograd.grad(_loss(model, validation), [model.alpha, *weights])
+    direct, *at = torch.autograd.grad(_compute_loss(model, validation), [model.alpha, *weights])
     norm = torch.sqrt(sum(each.square().sum() for each in at))
     small = _FINITE_STEP / norm.clamp_min(1e-12)
     sides = []
@@ -300,14 +301,16 @@ def unrolled_gradient(
         with torch.no_grad():
             for weight, before, gradient in zip(weights, kept, at, strict=True):
                 weight.copy_(before + sign * small * gradient)
-        sides.append(torch.autograd.grad(_loss(model, train), [model.alpha])[0])
+        sides.append(torch.autograd.grad(_compute_loss(model, train), [model.alpha])[0])
     with torch.no_grad():
         for weight, before in zip(weights, kept, strict=True):
             weight.copy_(before)
     return direct - rate * (sides[0] - sides[1]) / (2 * small)
 
 
-def dominant_eigenvalue(loss: Any, alpha: Any, start: list[float]) -> tuple[float, list[float]]:
+def compute_dominant_eigenvalue(
+    loss: Any, alpha: Any, start: list[float]
+) -> tuple[float, list[float]]:
     """Return the eigenvalue of a loss's Hessian with the greatest absolute value, and its vector,
     by power iteration.
 
@@ -379,8 +382,8 @@ class DartsResult:
     @property
     def signs(self) -> CollapseSigns:
         """What tells whether the search collapsed."""
-        operations = self.space.cell.operations_of(self.configuration)
-        return CollapseSigns.of(
+        operations = self.space.cell.read_operations(self.configuration)
+        return CollapseSigns.from_search(
             self.space.cell, list(operations.values()), self.eigenvalues.tolist()
         )
 
@@ -450,7 +453,7 @@ def darts(
                 raise ConfigError(
                     f"{name}: there is no {needed!r}; there are: {', '.join(features) or 'none'}"
                 )
-    module = mixed_network(space, recipe.seed)
+    module = build_mixed_network(space, recipe.seed)
     steps = ArchitectureSteps(
         module.alpha,
         validation,
@@ -474,17 +477,17 @@ def darts(
         identity=identity,
         progress=progress,
     )
-    return _result(space, module, steps, validation)
+    return _build_result(space, module, steps, validation)
 
 
-def _result(
+def _build_result(
     space: ArchitectureSpace, module: Any, steps: ArchitectureSteps, validation: Features
 ) -> DartsResult:
     shares = np.array(steps.state.shares, np.float64)
-    operations = strongest(space.cell, shares[-1])
+    operations = select_strongest_operations(space.cell, shares[-1])
     module.train()  # normalise by the statistics of the samples
-    mixed = accuracy_of(module, validation)
-    cell = accuracy_of(_OneCell(module, space.cell, operations), validation)
+    mixed = compute_accuracy(module, validation)
+    cell = compute_accuracy(_OneCell(module, space.cell, operations), validation)
     module.eval()
     return DartsResult(
         space,
@@ -496,7 +499,7 @@ def _result(
     )
 
 
-def strongest(cell: CellSpace, shares: Floats) -> dict[tuple[int, int], str]:
+def select_strongest_operations(cell: CellSpace, shares: Floats) -> dict[tuple[int, int], str]:
     """Return the operation of each edge that is kept: those with the greatest shares.
 
     An edge has the operation with the greatest share, ``none`` left out.  Of the edges into a node,
@@ -519,7 +522,7 @@ def strongest(cell: CellSpace, shares: Floats) -> dict[tuple[int, int], str]:
         edges = sorted(
             ((start, end) for start in range(end)), key=lambda edge: (-best[edge][0], edge)
         )
-        found |= {edge: best[edge][1] for edge in sorted(edges[: cell.kept(end)])}
+        found |= {edge: best[edge][1] for edge in sorted(edges[: cell.count_edges(end)])}
     return found
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.architectures.architecture_space import ArchitectureSpace, applied
-from nnpipe.architectures.cell_space import NONE, edge_name
+from nnpipe.architectures.architecture_space import ArchitectureSpace, apply_operation
+from nnpipe.architectures.cell_space import NONE, format_edge_name
 from nnpipe.architectures.training import Features, TrainedNetwork, TrainingRecipe, train_network
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
@@ -19,32 +19,34 @@ from nnpipe.core.progress import Progress, silent
 from nnpipe.experiment.history import History
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.weights import initial_weights
-from nnpipe.layers.torch.network_module import module_of, named_tensors
+from nnpipe.layers.torch.network_module import build_network_module, iter_named_tensors
 from nnpipe.layers.torch.to_torch import to_torch
 from nnpipe.layers.vocabulary.layer import Tensor
 from nnpipe.layers.vocabulary.reshaping import Add
-from nnpipe.searching.trial_store import configuration_key
+from nnpipe.searching.trial_store import build_configuration_key
 from nnpipe.training.averages import estimate_statistics
 
 _KEPT = 512  # modules of networks that are kept; the large sets of weights are elsewhere
 
 
-def whole_network(space: ArchitectureSpace) -> NetworkGraph:
+def build_whole_network(space: ArchitectureSpace) -> NetworkGraph:
     """Return the network that has every layer of every network of a space, at its greatest size."""
 
-    def edge(name: str, place: tuple[int, int], start: Tensor, channels: int) -> Tensor:
-        prefix = f"{name}_{edge_name(*place)}"
+    def add_edge(name: str, place: tuple[int, int], start: Tensor, channels: int) -> Tensor:
+        prefix = f"{name}_{format_edge_name(*place)}"
         results = [
-            applied(each, prefix, start, channels)
+            apply_operation(each, prefix, start, channels)
             for each in space.cell.operations
             if each.name != NONE
         ]
         return results[0] if len(results) == 1 else Add(results, name=f"{prefix}_sum")
 
-    return space.stack(space.greatest("channels"), space.greatest("cells")).network(edge, "whole")
+    return space.build_stack(space.greatest("channels"), space.greatest("cells")).network(
+        add_edge, "whole"
+    )
 
 
-def shared_weights(space: ArchitectureSpace, seed: int) -> Any:
+def build_shared_weights(space: ArchitectureSpace, seed: int) -> Any:
     """Return the ``torch.nn.Module`` that holds the weights of all networks of a space.
 
     ``run(configuration, images)`` returns the logits of a network with them; normalisations use the
@@ -61,11 +63,11 @@ def shared_weights(space: ArchitectureSpace, seed: int) -> Any:
             "channels: with the output concatenate, networks of different channels cannot share "
             "weights by their leading parts; give one number, or the output last"
         )
-    return _shared_class()(space, seed)
+    return _get_shared_class()(space, seed)
 
 
 @cache
-def _shared_class() -> Any:
+def _get_shared_class() -> Any:
     import torch
     from torch import nn
     from torch.func import functional_call
@@ -76,14 +78,14 @@ def _shared_class() -> Any:
         def __init__(self, space: ArchitectureSpace, seed: int) -> None:
             super().__init__()
             self.space = space
-            graph = whole_network(space)
+            graph = build_whole_network(space)
             held = to_torch(graph, initial_weights(graph, seed))
             trained = {id(each) for each in held.parameters()}
             # A module's names may not have dots, and those of weights have slashes.
             self.tensors = nn.ParameterDict(
                 {
-                    _key(name): nn.Parameter(tensor.detach())
-                    for name, _, tensor in named_tensors(held)
+                    _make_key(name): nn.Parameter(tensor.detach())
+                    for name, _, tensor in iter_named_tensors(held)
                     if id(tensor) in trained
                 }
             )
@@ -95,15 +97,15 @@ def _shared_class() -> Any:
             """Return the module of a network, and for each of its parameters the shared tensor
             and its shape.
             """
-            key = configuration_key(configuration)
+            key = build_configuration_key(configuration)
             if key not in self._modules_by_key:
                 if len(self._modules_by_key) >= _KEPT:
                     self._modules_by_key.pop(next(iter(self._modules_by_key)))
-                module = module_of(self.space.network(configuration))
+                module = build_network_module(self.space.network(configuration))
                 paths = {id(parameter): path for path, parameter in module.named_parameters()}
                 places = {
-                    paths[id(tensor)]: (_key(name), tuple(tensor.shape))
-                    for name, _, tensor in named_tensors(module)
+                    paths[id(tensor)]: (_make_key(name), tuple(tensor.shape))
+                    for name, _, tensor in iter_named_tensors(module)
                     if id(tensor) in paths
                 }
                 self._modules_by_key[key] = (module, places)
@@ -141,7 +143,7 @@ def _shared_class() -> Any:
     return SharedWeights
 
 
-def _key(name: str) -> str:
+def _make_key(name: str) -> str:
     return name.replace("/", "__").replace(".", "_")
 
 
@@ -187,7 +189,7 @@ class Supernet:
         graph = self.space.network(configuration)
         return TrainedNetwork(graph, self.module.inherited(configuration, images), self.history)
 
-    def ranking(
+    def measure_ranking(
         self,
         configurations: Sequence[Mapping[str, Any]],
         train: Features,
@@ -215,7 +217,7 @@ class Supernet:
         ConfigError
             If there are fewer than three networks.
         """
-        check_call(Supernet.ranking, locals())
+        check_call(Supernet.measure_ranking, locals())
         if len(configurations) < 3:
             raise ConfigError(
                 f"configurations: expected at least 3 to rank, found {len(configurations)}"
@@ -310,14 +312,16 @@ def train_supernet(
             raise ConfigError(
                 f"train: there is no {needed!r}; there are: {', '.join(train) or 'none'}"
             )
-    module = _sandwich_class()(shared_weights(space, recipe.seed), random_networks, recipe.seed)
+    module = _get_sandwich_class()(
+        build_shared_weights(space, recipe.seed), random_networks, recipe.seed
+    )
     identity = {"space": space.to_json(), "random_networks": random_networks}
     history = recipe.fit(module, train, folder=folder, identity=identity, progress=progress)
     return Supernet(space, history, module.shared, train)
 
 
 @cache
-def _sandwich_class() -> Any:
+def _get_sandwich_class() -> Any:
     import torch
     from torch import nn
 
@@ -331,7 +335,7 @@ def _sandwich_class() -> Any:
             super().__init__()
             self.shared, self.count, self.seed = shared, count, seed
             space = shared.space
-            self.extremes = (space.extreme(-1), space.extreme(0))
+            self.extremes = (space.get_extreme(-1), space.get_extreme(0))
             # Counted in the state, so that a resumed training draws the same networks.
             self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
 

@@ -120,7 +120,7 @@ class TrainedNetwork:
 
     def accuracy(self, features: Features) -> float:
         """Return the share of samples whose class is found."""
-        return accuracy_of(to_trainer(self.graph, self.weights), features)
+        return compute_accuracy(to_trainer(self.graph, self.weights), features)
 
 
 def train_network(
@@ -158,7 +158,7 @@ def train_network(
     return TrainedNetwork(graph, torch_weights(module.network), history)
 
 
-def accuracy_of(module: Any, features: Features, batch: int = 256) -> float:
+def compute_accuracy(module: Any, features: Features, batch: int = 256) -> float:
     """Return the share of samples whose class a module for the trainer finds; its mode stays as
     it is.
     """

@@ -11,27 +11,27 @@ text of a description ever becomes code.
 """
 
 from nnpipe.codegen.description import (
-    Generated,
+    GeneratedScript,
     ScriptGenerator,
     check_script,
+    list_task_classes,
     read_script,
-    task_classes,
 )
-from nnpipe.codegen.graph import Checked, CodeGraph
+from nnpipe.codegen.graph import CheckedScript, CodeGraph
 from nnpipe.codegen.script import generate
 from nnpipe.codegen.script_task import CODES, ScriptProblem, ScriptTask, Variable
 
 __all__ = [
     "CODES",
-    "Checked",
+    "CheckedScript",
     "CodeGraph",
-    "Generated",
+    "GeneratedScript",
     "ScriptGenerator",
     "ScriptProblem",
     "ScriptTask",
     "Variable",
     "check_script",
     "generate",
+    "list_task_classes",
     "read_script",
-    "task_classes",
 ]

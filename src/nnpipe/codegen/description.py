@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.codegen import script_task
-from nnpipe.codegen.graph import Checked, check
+from nnpipe.codegen.graph import CheckedScript, check
 from nnpipe.codegen.script_task import ScriptProblem, ScriptTask, Variable
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ComponentNotFound, NNPipeError
-from nnpipe.core.messages import nearest, one_line, shown
-from nnpipe.core.registry import named, named_or_imported
+from nnpipe.core.messages import format_one_line, format_value, suggest_name
+from nnpipe.core.registry import find_or_import, map_names_to_classes
 from nnpipe.layers.description.from_description import from_description
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.weights import Weights
@@ -21,7 +21,7 @@ from nnpipe.layers.imports.network_files import KERAS, read_network
 from nnpipe.layers.keras.read_file import read_keras
 
 
-def network_of(
+def parse_network(
     name: str, data: Any, found: list[ScriptProblem]
 ) -> tuple[NetworkGraph | None, Weights]:
     """Return a network and its stored weights; problems are appended to ``found``.
@@ -47,7 +47,9 @@ def network_of(
                 found.append(
                     ScriptProblem("structure", f"{where}.{key}", "is not allowed beside file")
                 )
-        return _of_file(name, data["file"], data.get("own_layers", []), f"{where}.file", found)
+        return _read_network_file(
+            name, data["file"], data.get("own_layers", []), f"{where}.file", found
+        )
     parsed = from_description({"layers": data} if isinstance(data, list) else data)
     for problem in parsed.problems:
         found.append(
@@ -56,18 +58,18 @@ def network_of(
     return (None if parsed.graph is None else replace(parsed.graph, name=name)), {}
 
 
-def _of_file(
+def _read_network_file(
     name: str, path: Any, own_layers: Any, where: str, found: list[ScriptProblem]
 ) -> tuple[NetworkGraph | None, Weights]:
     if not isinstance(path, str) or not path or "\0" in path:
         found.append(
-            ScriptProblem("file", where, f"must be the path of a network, not {shown(path)}")
+            ScriptProblem("file", where, f"must be the path of a network, not {format_value(path)}")
         )
         return None, {}
     if not isinstance(own_layers, list) or not all(isinstance(title, str) for title in own_layers):
         found.append(
             ScriptProblem(
-                "file", where, f"own_layers must be a list of names, not {shown(own_layers)}"
+                "file", where, f"own_layers must be a list of names, not {format_value(own_layers)}"
             )
         )
         return None, {}
@@ -85,14 +87,14 @@ def _of_file(
     return (None if reading.graph is None else replace(reading.graph, name=name)), reading.weights
 
 
-def task_classes() -> Mapping[str, type[ScriptTask]]:
+def list_task_classes() -> Mapping[str, type[ScriptTask]]:
     """Return all task classes of nnpipe, plugins and the running program, by their names in
     descriptions.
     """
-    return named(ScriptTask)
+    return map_names_to_classes(ScriptTask)
 
 
-def described_task(name: str) -> type[ScriptTask] | None:
+def find_task_class(name: str) -> type[ScriptTask] | None:
     """Return the task class that a description names; ``None`` if there is none with this short
     name.
 
@@ -103,7 +105,7 @@ def described_task(name: str) -> type[ScriptTask] | None:
     ComponentNotFound
         If there is no class with this dotted path.
     """
-    return named_or_imported(name, ScriptTask)
+    return find_or_import(name, ScriptTask)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +142,7 @@ class ScriptGenerator:
     last: str | None = None
     seed: int = 0
 
-    def check(self) -> Checked:
+    def check(self) -> CheckedScript:
         """Return the graph of the tasks, or all problems of the description."""
         return check(self)
 
@@ -151,7 +153,7 @@ class ScriptGenerator:
 
 
 @dataclass(frozen=True)
-class Generated:
+class GeneratedScript:
     """A generated script and its files.
 
     Attributes
@@ -176,7 +178,7 @@ def read_script(data: Mapping[str, Any]) -> tuple[ScriptGenerator, tuple[ScriptP
         if key not in KEYS:
             found.append(
                 ScriptProblem(
-                    "structure", str(key), f"is not a known setting{nearest(str(key), KEYS)}"
+                    "structure", str(key), f"is not a known setting{suggest_name(str(key), KEYS)}"
                 )
             )
     for key in ("script", "framework", "tasks"):
@@ -184,35 +186,37 @@ def read_script(data: Mapping[str, Any]) -> tuple[ScriptGenerator, tuple[ScriptP
             found.append(ScriptProblem("structure", key, "is missing"))
     graphs: dict[str, Any] = {}
     stored: dict[str, Any] = {}
-    for name, item in _object(data, "networks", found).items():
-        graph, weights = network_of(str(name), item, found)
+    for name, item in _get_object(data, "networks", found).items():
+        graph, weights = parse_network(str(name), item, found)
         if graph is not None:
             graphs[str(name)] = graph
         if weights:
             stored[str(name)] = weights
     variables = [
-        Variable(str(n), k if isinstance(k, str) else shown(k))
-        for n, k in _object(data, "variables", found).items()
+        Variable(str(n), k if isinstance(k, str) else format_value(k))
+        for n, k in _get_object(data, "variables", found).items()
     ]
     items = data.get("tasks") or []
     if not isinstance(items, list):
-        found.append(ScriptProblem("structure", "tasks", f"must be a list, not {shown(items)}"))
+        found.append(
+            ScriptProblem("structure", "tasks", f"must be a list, not {format_value(items)}")
+        )
         items = []
-    made = [_task(item, place, found) for place, item in enumerate(items)]
+    made = [_parse_task(item, place, found) for place, item in enumerate(items)]
     script = ScriptGenerator(
-        name=_text(data, "script", "script"),
-        framework=_text(data, "framework", "pytorch"),
+        name=_get_text(data, "script", "script"),
+        framework=_get_text(data, "framework", "pytorch"),
         variables=tuple(variables),
         tasks=tuple(task for task in made if task is not None),
         networks=graphs,
         stored=stored,
-        last=_text(data, "last", "") or None,
+        last=_get_text(data, "last", "") or None,
         seed=data.get("seed", 0),
     )
     return script, tuple(found)
 
 
-def check_script(data: Mapping[str, Any]) -> Checked:
+def check_script(data: Mapping[str, Any]) -> CheckedScript:
     """Return the graph of a description, or all its problems."""
     check_call(check_script, locals())
     script, found = read_script(data)
@@ -230,10 +234,10 @@ def check_script(data: Mapping[str, Any]) -> Checked:
         if p.where not in places and not p.where.startswith(read or ("\0",))
     ]
     problems = (*found, *follow)
-    return Checked(None if problems else checked.graph, problems)
+    return CheckedScript(None if problems else checked.graph, problems)
 
 
-def _task(item: Any, place: int, found: list[ScriptProblem]) -> ScriptTask | None:
+def _parse_task(item: Any, place: int, found: list[ScriptProblem]) -> ScriptTask | None:
     """Return the task at an index of the list, or ``None`` if its class is not known; add
     problems to ``found``.
     """
@@ -243,26 +247,28 @@ def _task(item: Any, place: int, found: list[ScriptProblem]) -> ScriptTask | Non
             ScriptProblem(
                 "structure",
                 where,
-                f"must be an object with task and its arguments, not {shown(item)}",
+                f"must be an object with task and its arguments, not {format_value(item)}",
             )
         )
         return None
     kind = item.get("task")
-    hint = nearest(kind, task_classes()) if isinstance(kind, str) else ""
+    hint = suggest_name(kind, list_task_classes()) if isinstance(kind, str) else ""
     try:
         cls, why = (
-            described_task(kind) if isinstance(kind, str) else None,
-            f"there is no task {shown(kind)}{hint}",
+            find_task_class(kind) if isinstance(kind, str) else None,
+            f"there is no task {format_value(kind)}{hint}",
         )
     except ComponentNotFound as error:
-        cls, why = None, one_line(error)
+        cls, why = None, format_one_line(error)
     if cls is None:
         found.append(ScriptProblem("unknown-task", f"{where}.task", why))
         return None
-    rows = {row.name: row for row in script_task.rows(cls)}
+    rows = {row.name: row for row in script_task.list_fields(cls)}
     name = item.get("name", cls.short_name())
     if not isinstance(name, str):
-        found.append(ScriptProblem("name", f"{where}.name", f"must be a text, not {shown(name)}"))
+        found.append(
+            ScriptProblem("name", f"{where}.name", f"must be a text, not {format_value(name)}")
+        )
         name = cls.short_name()
     title = name
     values: dict[str, Any] = {"name": name}
@@ -273,18 +279,18 @@ def _task(item: Any, place: int, found: list[ScriptProblem]) -> ScriptTask | Non
     else:
         found.append(
             ScriptProblem(
-                "argument", f"{title}.after", f"must be a list of tasks, not {shown(after)}"
+                "argument", f"{title}.after", f"must be a list of tasks, not {format_value(after)}"
             )
         )
     for key, value in item.items():
         if key in rows:
-            values[key] = _settled(value)
+            values[key] = _convert_lists(value)
         elif key not in ("task", "name", "after"):
             found.append(
                 ScriptProblem(
                     "argument",
                     f"{title}.{key}",
-                    f"{kind} has no such argument{nearest(str(key), rows)}",
+                    f"{kind} has no such argument{suggest_name(str(key), rows)}",
                 )
             )
     for row in rows.values():
@@ -296,19 +302,19 @@ def _task(item: Any, place: int, found: list[ScriptProblem]) -> ScriptTask | Non
     return cls(**values)
 
 
-def _text(data: Mapping[str, Any], key: str, default: str) -> str:
+def _get_text(data: Mapping[str, Any], key: str, default: str) -> str:
     """Return a setting that is a string; another value becomes a string that no check accepts."""
     value = data.get(key, default)
-    return value if isinstance(value, str) else shown(value)
+    return value if isinstance(value, str) else format_value(value)
 
 
-def _settled(value: Any) -> Any:
-    return tuple(map(_settled, value)) if isinstance(value, list) else value
+def _convert_lists(value: Any) -> Any:
+    return tuple(map(_convert_lists, value)) if isinstance(value, list) else value
 
 
-def _object(data: Mapping[str, Any], key: str, found: list[ScriptProblem]) -> Mapping[Any, Any]:
+def _get_object(data: Mapping[str, Any], key: str, found: list[ScriptProblem]) -> Mapping[Any, Any]:
     value = data.get(key) or {}
     if isinstance(value, Mapping):
         return value
-    found.append(ScriptProblem("structure", key, f"must be an object, not {shown(value)}"))
+    found.append(ScriptProblem("structure", key, f"must be an object, not {format_value(value)}"))
     return {}

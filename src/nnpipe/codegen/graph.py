@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, TypeVar
 from nnpipe.codegen import script_task
 from nnpipe.codegen.script_task import FRAMEWORKS, KINDS, ScriptProblem, ScriptTask
 from nnpipe.codegen.syntax import is_name
-from nnpipe.codegen.unparse import hides
+from nnpipe.codegen.unparse import is_shadowing_module
 from nnpipe.core.arguments import Kind
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.messages import nearest, shown
+from nnpipe.core.messages import format_value, suggest_name
 
 if TYPE_CHECKING:
     from nnpipe.codegen.description import ScriptGenerator
@@ -28,7 +28,7 @@ Edge = tuple[int, int]
 """Indices of two nodes; the first comes before the second."""
 
 
-def reached(start: Iterable[Node], follow: Mapping[Node, Iterable[Node]]) -> set[Node]:
+def find_reachable(start: Iterable[Node], follow: Mapping[Node, Iterable[Node]]) -> set[Node]:
     """Return the nodes of ``start`` and all that can be reached from them; ``follow`` holds the
     successors of nodes.
     """
@@ -42,7 +42,7 @@ def reached(start: Iterable[Node], follow: Mapping[Node, Iterable[Node]]) -> set
     return found
 
 
-def circles(count: int, edges: Collection[Edge]) -> list[frozenset[int]]:
+def find_cycles(count: int, edges: Collection[Edge]) -> list[frozenset[int]]:
     """Return the sets of nodes that can all be reached from each other, and the nodes with an edge
     to themselves.
 
@@ -51,7 +51,7 @@ def circles(count: int, edges: Collection[Edge]) -> list[frozenset[int]]:
     follow: dict[int, set[int]] = defaultdict(set)
     for before, after in edges:
         follow[before].add(after)
-    reach = {node: reached(follow.get(node, ()), follow) for node in range(count)}
+    reach = {node: find_reachable(follow.get(node, ()), follow) for node in range(count)}
     found: list[frozenset[int]] = []
     for node in range(count):
         circle = frozenset(other for other in reach[node] if node in reach[other])
@@ -60,7 +60,7 @@ def circles(count: int, edges: Collection[Edge]) -> list[frozenset[int]]:
     return found
 
 
-def in_order(count: int, edges: Collection[Edge], last: int | None = None) -> list[int]:
+def sort_topologically(count: int, edges: Collection[Edge], last: int | None = None) -> list[int]:
     """Return the nodes in topological order; where the edges leave a choice, lower numbers come
     first.
 
@@ -98,40 +98,40 @@ class CodeGraph:
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedScript:
     """The result of a check: the graph, or ``None`` and the problems."""
 
     graph: CodeGraph | None
     problems: tuple[ScriptProblem, ...]
 
 
-def check(script: ScriptGenerator) -> Checked:
+def check(script: ScriptGenerator) -> CheckedScript:
     """Return the graph of a script, or the problems with its names, variables, dependencies,
     tasks and networks.
     """
-    made, used = _links(script, "gives"), _links(script, "takes")
-    named, by_variable = _named_edges(script), _variable_edges(made, used)
+    made, used = _map_variable_tasks(script, "gives"), _map_variable_tasks(script, "takes")
+    named, by_variable = _find_task_edges(script), _find_variable_edges(made, used)
     problems = [
-        *_names(script),
-        *_declared(script, made, used),
-        *_named(script),
-        *_last(script, {*named, *by_variable}),
-        *_cycles(script, named, by_variable),
-        *_islands(script, named, made, used),
-        *_own(script),
+        *_check_names(script),
+        *_check_variables(script, made, used),
+        *_check_task_references(script),
+        *_check_last_task(script, {*named, *by_variable}),
+        *_check_cycles(script, named, by_variable),
+        *_check_connections(script, named, made, used),
+        *_check_parts(script),
     ]
     if problems:
-        return Checked(None, tuple(problems))
-    order = in_order(len(script.tasks), {*named, *by_variable}, last_of(script))
+        return CheckedScript(None, tuple(problems))
+    order = sort_topologically(len(script.tasks), {*named, *by_variable}, find_last_task(script))
     names = [task.name for task in script.tasks]
     edges = [(names[a], names[b], "") for a, b in sorted(named)]
     edges += [(names[a], names[b], variable) for (a, b), variable in sorted(by_variable.items())]
-    return Checked(
+    return CheckedScript(
         CodeGraph(script, tuple(script.tasks[place] for place in order), tuple(edges)), ()
     )
 
 
-def last_of(script: ScriptGenerator) -> int | None:
+def find_last_task(script: ScriptGenerator) -> int | None:
     """Return the index of the last task; ``None`` if there are no tasks, or none with the name
     of the last task.
     """
@@ -145,7 +145,7 @@ def last_of(script: ScriptGenerator) -> int | None:
 # -- links ----------------------------------------------------------------------------------------
 
 
-def _links(script: ScriptGenerator, role: str) -> dict[str, list[int]]:
+def _map_variable_tasks(script: ScriptGenerator, role: str) -> dict[str, list[int]]:
     """Return the indices of the tasks that take or give each variable."""
     found: dict[str, list[int]] = defaultdict(list)
     for place, task in enumerate(script.tasks):
@@ -155,7 +155,7 @@ def _links(script: ScriptGenerator, role: str) -> dict[str, list[int]]:
     return dict(found)
 
 
-def _named_edges(script: ScriptGenerator) -> set[Edge]:
+def _find_task_edges(script: ScriptGenerator) -> set[Edge]:
     """Return the edges between tasks that name each other."""
     places: dict[str, list[int]] = defaultdict(list)
     for place, task in enumerate(script.tasks):
@@ -168,7 +168,7 @@ def _named_edges(script: ScriptGenerator) -> set[Edge]:
     }
 
 
-def _variable_edges(
+def _find_variable_edges(
     made: Mapping[str, list[int]], used: Mapping[str, list[int]]
 ) -> dict[Edge, str]:
     """Return the edges between tasks that create and use the same variable, with the variable."""
@@ -183,7 +183,7 @@ def _variable_edges(
 # -- checks ---------------------------------------------------------------------------------------
 
 
-def _names(script: ScriptGenerator) -> Iterator[ScriptProblem]:
+def _check_names(script: ScriptGenerator) -> Iterator[ScriptProblem]:
     for what, name in (
         ("the script", script.name),
         *(("a task", task.name) for task in script.tasks),
@@ -196,8 +196,10 @@ def _names(script: ScriptGenerator) -> Iterator[ScriptProblem]:
                 "it must consist of letters, digits and _, not start with a digit, and not be a "
                 "keyword of Python"
             )
-            yield ScriptProblem("name", shown(name), f"cannot be the name of {what}: {message}")
-    if isinstance(script.name, str) and hides(script.name):
+            yield ScriptProblem(
+                "name", format_value(name), f"cannot be the name of {what}: {message}"
+            )
+    if isinstance(script.name, str) and is_shadowing_module(script.name):
         yield ScriptProblem(
             "name",
             script.name,
@@ -216,22 +218,22 @@ def _names(script: ScriptGenerator) -> Iterator[ScriptProblem]:
             yield ScriptProblem(
                 "variable-kind",
                 variable.name,
-                f"there is no kind {shown(variable.kind)}: {', '.join(KINDS)}",
+                f"there is no kind {format_value(variable.kind)}: {', '.join(KINDS)}",
             )
 
 
-def _declared(
+def _check_variables(
     script: ScriptGenerator, made: Mapping[str, list[int]], used: Mapping[str, list[int]]
 ) -> Iterator[ScriptProblem]:
     kinds = script.kinds
     for task in script.tasks:
         for row, variable in (*task.variables("takes"), *task.variables("gives")):
             if variable not in kinds:
-                hint = nearest(variable, kinds) or "; list it under variables"
+                hint = suggest_name(variable, kinds) or "; list it under variables"
                 yield ScriptProblem(
                     "undeclared-variable",
                     f"{task.name}.{row.name}",
-                    f"{shown(variable)} is not declared{hint}",
+                    f"{format_value(variable)} is not declared{hint}",
                 )
             elif (
                 kinds[variable] in KINDS
@@ -256,7 +258,7 @@ def _declared(
             )
 
 
-def _named(script: ScriptGenerator) -> Iterator[ScriptProblem]:
+def _check_task_references(script: ScriptGenerator) -> Iterator[ScriptProblem]:
     names = {task.name for task in script.tasks}
     for task in script.tasks:
         for name in task.after:
@@ -264,17 +266,19 @@ def _named(script: ScriptGenerator) -> Iterator[ScriptProblem]:
                 yield ScriptProblem(
                     "undeclared-task",
                     f"{task.name}.after",
-                    f"there is no task {shown(name)}{nearest(str(name), names)}",
+                    f"there is no task {format_value(name)}{suggest_name(str(name), names)}",
                 )
 
 
-def _last(script: ScriptGenerator, edges: Collection[Edge]) -> Iterator[ScriptProblem]:
+def _check_last_task(script: ScriptGenerator, edges: Collection[Edge]) -> Iterator[ScriptProblem]:
     if not script.tasks:
         yield ScriptProblem("structure", "tasks", "the script has no tasks")
         return
-    last = last_of(script)
+    last = find_last_task(script)
     if last is None:
-        yield ScriptProblem("undeclared-task", "last", f"there is no task {shown(script.last)}")
+        yield ScriptProblem(
+            "undeclared-task", "last", f"there is no task {format_value(script.last)}"
+        )
         return
     for before, after in sorted(edges):
         if before == last and after != last:
@@ -282,7 +286,7 @@ def _last(script: ScriptGenerator, edges: Collection[Edge]) -> Iterator[ScriptPr
             yield ScriptProblem("after-last", script.tasks[after].name, message)
 
 
-def _cycles(
+def _check_cycles(
     script: ScriptGenerator, named: Collection[Edge], by_variable: Collection[Edge]
 ) -> Iterator[ScriptProblem]:
     reported: list[frozenset[int]] = []
@@ -291,14 +295,14 @@ def _cycles(
         ("variable-cycle", by_variable, "need each other's results"),
         ("cycle", {*named, *by_variable}, "wait for each other, partly through variables"),
     ):
-        for circle in circles(len(script.tasks), edges):
+        for circle in find_cycles(len(script.tasks), edges):
             if not any(known <= circle for known in reported) or code == "variable-cycle":
                 names = ", ".join(script.tasks[place].name for place in sorted(circle))
                 yield ScriptProblem(code, script.tasks[min(circle)].name, f"{names} {how}")
             reported.append(circle)
 
 
-def _islands(
+def _check_connections(
     script: ScriptGenerator,
     named: Collection[Edge],
     made: Mapping[str, list[int]],
@@ -316,15 +320,15 @@ def _islands(
             for place in places:
                 follow[variable].add(place)
                 follow[place].add(variable)
-    last = last_of(script)
-    main = reached([len(script.tasks) - 1 if last is None else last], follow)
+    last = find_last_task(script)
+    main = find_reachable([len(script.tasks) - 1 if last is None else last], follow)
     everything = [
         *range(len(script.tasks)),
         *dict.fromkeys(variable.name for variable in script.variables),
     ]
     for node in everything:
         if node not in main and script.tasks:
-            island = reached([node], follow)
+            island = find_reachable([node], follow)
             main |= island
             names = [script.tasks[n].name for n in sorted(m for m in island if isinstance(m, int))]
             names += sorted(n for n in island if isinstance(n, str))
@@ -333,23 +337,23 @@ def _islands(
             yield ScriptProblem("island", str(names[0]), message)
 
 
-def _own(script: ScriptGenerator) -> Iterator[ScriptProblem]:
+def _check_parts(script: ScriptGenerator) -> Iterator[ScriptProblem]:
     if script.framework not in FRAMEWORKS:
         yield ScriptProblem(
             "framework",
             "framework",
-            f"must be one of {', '.join(FRAMEWORKS)}, not {shown(script.framework)}",
+            f"must be one of {', '.join(FRAMEWORKS)}, not {format_value(script.framework)}",
         )
-    if fault := script_task.fault_of(Kind(int, minimum=0, maximum=2**31 - 1), script.seed):
+    if fault := script_task.find_fault(Kind(int, minimum=0, maximum=2**31 - 1), script.seed):
         yield ScriptProblem("argument", "seed", fault)
     for name, graph in script.networks.items():
         yield from (
             ScriptProblem("network", f"networks.{name}.{p.path}".rstrip("."), p.message)
             for p in graph.problems()
         )
-        yield from _unbuilt(script, name)
+        yield from _check_network(script, name)
     for task in script.tasks:
-        faults = list(script_task.faults(task))
+        faults = list(script_task.find_faults(task))
         yield from (
             ScriptProblem("argument", f"{task.name}.{field}", fault) for field, fault in faults
         )
@@ -361,21 +365,21 @@ def _own(script: ScriptGenerator) -> Iterator[ScriptProblem]:
         yield from (p for p in task.problems(script) if p.where.partition(".")[2] not in bad)
 
 
-def _unbuilt(script: ScriptGenerator, name: str) -> Iterable[ScriptProblem]:
+def _check_network(script: ScriptGenerator, name: str) -> Iterable[ScriptProblem]:
     """Return the reasons why the framework cannot build a network."""
-    from nnpipe.layers.torch.to_torch import backend_problems
+    from nnpipe.layers.torch.to_torch import find_backend_problems
 
     if script.framework not in FRAMEWORKS:
         return []
     graph = script.networks[name]
-    found = backend_problems(graph, "torch" if script.framework == "pytorch" else "keras")
+    found = find_backend_problems(graph, "torch" if script.framework == "pytorch" else "keras")
     if found or graph.problems() or script.framework == "keras":
         return [ScriptProblem("framework", f"networks.{name}.{p.path}", p.message) for p in found]
     from nnpipe.codegen.torch_code.code_blocks import Script
-    from nnpipe.codegen.torch_code.network import network_class
+    from nnpipe.codegen.torch_code.network import write_network_class
 
     try:
-        network_class(graph, Script())
+        write_network_class(graph, Script())
     except ConfigError as error:
         return [ScriptProblem("framework", f"networks.{name}", str(error))]
     return []

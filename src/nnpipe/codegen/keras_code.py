@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, replace
 from typing import Any
 
-from nnpipe.codegen.layer_imports import keras_layer_call
-from nnpipe.codegen.syntax import as_target, assign, call, literal, name, quoted
-from nnpipe.codegen.syntax import function as define
+from nnpipe.codegen.layer_imports import build_keras_layer_call
+from nnpipe.codegen.syntax import as_target, assign, build_name, call, fill_template, literal
+from nnpipe.codegen.syntax import build_function as define
 from nnpipe.codegen.torch_code.code_blocks import Names, Script
-from nnpipe.codegen.torch_code.network import used_outputs
+from nnpipe.codegen.torch_code.network import find_used_outputs
 from nnpipe.codegen.torch_code.values import Untranslatable
 from nnpipe.core.errors import ConfigError
-from nnpipe.layers.catalogue import layer_classes
+from nnpipe.layers.catalogue import list_layer_classes
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.shape_inference import Ref, infer
 from nnpipe.layers.graph.submodel import Submodel
@@ -33,13 +33,13 @@ _MODULES = {"keras.layers": "layers", "keras": "keras"}
 
 
 @dataclass(frozen=True)
-class Built:
+class NetworkFunction:
     """The name of the function in a script that builds a network."""
 
     title: str
 
 
-def network_function(graph: NetworkGraph, script: Script, wanted: str) -> Built:
+def write_network_function(graph: NetworkGraph, script: Script, wanted: str) -> NetworkFunction:
     """Write the function that builds a network into a script, and return its name.
 
     Networks inside the network get functions of their own.
@@ -52,7 +52,7 @@ def network_function(graph: NetworkGraph, script: Script, wanted: str) -> Built:
     function = wanted if wanted.startswith("build_") else f"build_{wanted}"
     config = network_config(replace(graph, sequential=False))["config"]
     nodes = {item["name"]: item["inbound_nodes"] for item in config["layers"]}
-    found, used = infer(graph).shapes, used_outputs(graph)
+    found, used = infer(graph).shapes, find_used_outputs(graph)
     names, values = Names({"keras", "layers", *script.definitions}), {}
     body: list[ast.stmt] = []
     makers: dict[str, ast.expr] = {}
@@ -60,86 +60,90 @@ def network_function(graph: NetworkGraph, script: Script, wanted: str) -> Built:
         layer = entry.layer
         title = layer.name
         if isinstance(layer, Input):
-            values[title, 0, 0] = _bound(body, names, title, _input(layer))
+            values[title, 0, 0] = _bind_value(body, names, title, _build_input(layer))
             continue
         if title not in makers:
-            makers[title] = _maker(layer, script)
+            makers[title] = _build_layer_call(layer, script)
             if len(entry.uses) > 1:
-                makers[title] = _bound(body, names, f"{title}_layer", makers[title])
+                makers[title] = _bind_value(body, names, f"{title}_layer", makers[title])
         node = nodes[title][number]
-        args = [_given(value, values) for value in node["args"]]
-        named = {key: _given(value, values) for key, value in node["kwargs"].items()}
+        args = [_build_argument(value, values) for value in node["args"]]
+        named = {key: _build_argument(value, values) for key, value in node["kwargs"].items()}
         count = sum(1 for ref in found if (ref.layer, ref.call) == (title, number))
         made = call(makers[title], *args, **named)
         outputs = [
             title if Ref(title, number, index) in used else f"_{title}" for index in range(count)
         ]
-        for index, value in enumerate(_outputs(body, names, outputs, made)):
+        for index, value in enumerate(_bind_outputs(body, names, outputs, made)):
             values[title, number, index] = value
     ends = [
-        _listed([values[ref.layer, ref.call, ref.output] for ref in refs])
+        _build_list([values[ref.layer, ref.call, ref.output] for ref in refs])
         for refs in (graph.inputs, graph.outputs)
     ]
     body.append(ast.Return(call("keras.Model", *ends, name=literal(graph.name))))
-    return Built(script.define(function, define("network", [], body, "Build a network.")))
+    return NetworkFunction(script.define(function, define("network", [], body, "Build a network.")))
 
 
-def _maker(layer: Layer, script: Script) -> ast.expr:
+def _build_layer_call(layer: Layer, script: Script) -> ast.expr:
     """Return the expression that creates a layer."""
     if isinstance(layer, Submodel):
         inner = replace(layer.graph, name=layer.name)
-        made = call(network_function(inner, script, f"build_{layer.name}").title)
+        made = call(write_network_function(inner, script, f"build_{layer.name}").title)
         if layer.trainable:
             return made
-        body = quoted("network.trainable = False\nreturn network")
+        body = fill_template("network.trainable = False\nreturn network")
         frozen = define("frozen", ["network"], body, "Make a network untrainable and return it.")
         return call(script.define("frozen", frozen), made)
     if layer.has_keras_hook():
         try:
-            return keras_layer_call(layer, script)
+            return build_keras_layer_call(layer, script)
         except Untranslatable as error:
             raise ConfigError(
                 f"{layer.name}: cannot be written as code for Keras: {error}"
             ) from None
-    return _object(layer_config(layer), layer.trainable)
+    return _build_object_call(layer_config(layer), layer.trainable)
 
 
-def _object(config: Mapping[str, Any], trainable: bool = True) -> ast.expr:
+def _build_object_call(config: Mapping[str, Any], trainable: bool = True) -> ast.expr:
     """Return the call that creates the object of a configuration; arguments with default values
     are left out.
     """
     module, kind = config["module"], config["class_name"]
     own = config["config"]
     named = {} if trainable else {"trainable": literal(False)}
-    defaults = _defaults(kind) if module == "keras.layers" else _plain_defaults(module, kind)
+    defaults = (
+        _get_layer_defaults(kind)
+        if module == "keras.layers"
+        else _get_object_defaults(module, kind)
+    )
     for key, value in own.items():
         if key == "trainable" or (key == "dtype" and value == "float32"):
             continue
         if key not in _NEEDED and key in defaults and defaults[key] == value:
             continue
-        named[key] = _value(value)
+        named[key] = _build_value(value)
     first = named.pop("name", None)
     ordered = named if first is None else {**named, "name": first}
     return call(f"{_MODULES.get(module, module)}.{kind}", **ordered)
 
 
-def _value(value: Any) -> ast.expr:
+def _build_value(value: Any) -> ast.expr:
     if isinstance(value, Mapping):
-        return _object(value) if "class_name" in value else literal(value)
+        return _build_object_call(value) if "class_name" in value else literal(value)
     if isinstance(value, list):
-        return ast.Tuple([_value(item) for item in value], ast.Load())
+        return ast.Tuple([_build_value(item) for item in value], ast.Load())
     return literal(value)
 
 
-def _defaults(kind: str) -> dict[str, Any]:
+def _get_layer_defaults(kind: str) -> dict[str, Any]:
     """Return the default values of a layer's arguments in Keras."""
-    cls = next(cls for cls in layer_classes() if cls.keras == kind and not cls.own)
+    cls = next(cls for cls in list_layer_classes() if cls.keras == kind and not cls.own)
     rows = [row for row in field_table.table(cls) if row.default is not MISSING]
     return {row.key: row.kind.emit(row.kind.normal(row.default, cls.rank)) for row in rows}
 
 
-def _plain_defaults(module: str, kind: str) -> dict[str, Any]:
-    from nnpipe.layers.vocabulary.field_table import family
+def _get_object_defaults(module: str, kind: str) -> dict[str, Any]:
+    from nnpipe.layers.vocabulary.field_table import map_subclasses
     from nnpipe.layers.vocabulary.initialisers import Initialiser
     from nnpipe.layers.vocabulary.regularisers import Constraint, Regulariser
 
@@ -148,11 +152,11 @@ def _plain_defaults(module: str, kind: str) -> dict[str, Any]:
         "keras.constraints": Constraint,
         "keras.regularizers": Regulariser,
     }
-    cls: Any = family(base[module])[kind]
+    cls: Any = map_subclasses(base[module])[kind]
     return {row.key: row.kind.emit(row.default) for row in field_table.table(cls)}
 
 
-def _input(layer: Input) -> ast.expr:
+def _build_input(layer: Input) -> ast.expr:
     named = {"name": literal(layer.name)}
     if layer.batch is not None:
         named = {"batch_size": literal(layer.batch), **named}
@@ -161,30 +165,30 @@ def _input(layer: Input) -> ast.expr:
     return call("keras.Input", literal(tuple(layer.shape)), **named)
 
 
-def _bound(body: list[ast.stmt], names: Names, wanted: str, value: ast.expr) -> ast.expr:
+def _bind_value(body: list[ast.stmt], names: Names, wanted: str, value: ast.expr) -> ast.expr:
     """Append the assignment of a value to an unused name, and return the name."""
     title = names.fresh(wanted)
     body.append(assign(title, value))
-    return name(title)
+    return build_name(title)
 
 
-def _outputs(
+def _bind_outputs(
     body: list[ast.stmt], names: Names, wanted: list[str], value: ast.expr
 ) -> list[ast.expr]:
     if len(wanted) == 1:
-        return [_bound(body, names, wanted[0], value)]
-    titles: list[ast.expr] = [name(names.fresh(title)) for title in wanted]
+        return [_bind_value(body, names, wanted[0], value)]
+    titles: list[ast.expr] = [build_name(names.fresh(title)) for title in wanted]
     body.append(ast.Assign([as_target(ast.Tuple(titles, ast.Load()))], value))
     return titles
 
 
-def _given(value: Any, values: Mapping[Any, ast.expr]) -> ast.expr:
+def _build_argument(value: Any, values: Mapping[Any, ast.expr]) -> ast.expr:
     if isinstance(value, Mapping) and value.get("class_name") == TENSOR:
         return values[tuple(value["config"]["keras_history"])]
     if isinstance(value, list):
-        return ast.List([_given(item, values) for item in value], ast.Load())
+        return ast.List([_build_argument(item, values) for item in value], ast.Load())
     return literal(value)
 
 
-def _listed(items: list[ast.expr]) -> ast.expr:
+def _build_list(items: list[ast.expr]) -> ast.expr:
     return items[0] if len(items) == 1 else ast.List(items, ast.Load())

@@ -18,7 +18,7 @@ def is_foreign(layer: Layer) -> bool:
     return not type(layer).__module__.startswith("nnpipe.")
 
 
-def torch_layer_call(layer: Layer, shapes: tuple[Shape, ...], script: Script) -> ast.expr:
+def build_torch_layer_call(layer: Layer, shapes: tuple[Shape, ...], script: Script) -> ast.expr:
     """Return the expression that creates the PyTorch module of a layer for inputs of these shapes.
 
     Raises
@@ -28,18 +28,24 @@ def torch_layer_call(layer: Layer, shapes: tuple[Shape, ...], script: Script) ->
     """
     given = [literal(tuple(shape)) for shape in shapes]
     return ast.Call(
-        script.imported("nnpipe.layers", "torch_layer"), [_created(layer, script), *given], []
+        script.import_name("nnpipe.layers", "torch_layer"),
+        [_build_constructor_call(layer, script), *given],
+        [],
     )
 
 
-def keras_layer_call(layer: Layer, script: Script) -> ast.expr:
-    """Return the expression that creates a layer in Keras by its hook ``_keras``; raise
+def build_keras_layer_call(layer: Layer, script: Script) -> ast.expr:
+    """Return the expression that creates a layer in Keras by its hook ``_build_keras``; raise
     ``Untranslatable`` likewise.
     """
-    return ast.Call(script.imported("nnpipe.layers", "keras_layer"), [_created(layer, script)], [])
+    return ast.Call(
+        script.import_name("nnpipe.layers", "keras_layer"),
+        [_build_constructor_call(layer, script)],
+        [],
+    )
 
 
-def _created(value: Any, script: Script) -> ast.expr:
+def _build_constructor_call(value: Any, script: Script) -> ast.expr:
     """Return the call that creates a layer, or an object in one such as an initialiser."""
     cls = type(value)
     if cls.__module__ == "__main__" or "." in cls.__qualname__:
@@ -55,8 +61,10 @@ def _created(value: Any, script: Script) -> ast.expr:
             row.default, getattr(value, "rank", 0)
         ):
             named[row.name] = (
-                _created(found, script) if dataclasses.is_dataclass(found) else lift(found)
+                _build_constructor_call(found, script)
+                if dataclasses.is_dataclass(found)
+                else lift(found)
             )
     first = [ast.Tuple([], ast.Load())] if isinstance(value, Layer) else []
     made = call("made", *first, **named)
-    return ast.Call(script.imported(cls.__module__, cls.__name__), made.args, made.keywords)
+    return ast.Call(script.import_name(cls.__module__, cls.__name__), made.args, made.keywords)

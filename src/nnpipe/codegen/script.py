@@ -11,14 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.codegen.description import Generated, ScriptGenerator
+from nnpipe.codegen.description import GeneratedScript, ScriptGenerator
 from nnpipe.codegen.graph import CodeGraph
-from nnpipe.codegen.runtime.function_sources import parts, with_needed
+from nnpipe.codegen.runtime.function_sources import load_definitions, with_needed
 from nnpipe.codegen.script_task import ScriptTask
-from nnpipe.codegen.syntax import assign, attribute, call, literal, name, quoted
-from nnpipe.codegen.syntax import function as define
+from nnpipe.codegen.syntax import assign, attribute, build_name, call, fill_template, literal
+from nnpipe.codegen.syntax import build_function as define
 from nnpipe.codegen.torch_code.code_blocks import Names, Script
-from nnpipe.codegen.unparse import KNOWN, imports_of, ordered, remark, source_of, used_names
+from nnpipe.codegen.unparse import (
+    KNOWN,
+    create_remark,
+    find_imports,
+    find_used_names,
+    generate_source,
+    sort_imports,
+)
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.layers.graph.graph import NetworkGraph
@@ -78,7 +85,7 @@ class Writer:
     checks: list[ast.stmt] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        taken = {*dir(builtins), *KNOWN, *_OWN, *parts(self.generator.framework)}
+        taken = {*dir(builtins), *KNOWN, *_OWN, *load_definitions(self.generator.framework)}
         # A variable gets another name if its own is in use elsewhere in the script.
         names = Names(taken)
         self._variables = {
@@ -99,18 +106,18 @@ class Writer:
         """
         return any(module == "nnpipe.layers" for module, _ in self.script.imports)
 
-    def variable(self, title: str) -> ast.Name:
+    def get_variable(self, title: str) -> ast.Name:
         """Return the name of a variable in the script."""
-        return name(self._variables[title])
+        return build_name(self._variables[title])
 
-    def helper(self, title: str) -> ast.Name:
+    def require_helper(self, title: str) -> ast.Name:
         """Return the name of a function, and mark it to be copied into the script."""
-        if title not in parts(self.framework):
+        if title not in load_definitions(self.framework):
             raise KeyError(title)
         self.wanted.add(title)
-        return name(title)
+        return build_name(title)
 
-    def argument(
+    def add_option(
         self, task: ScriptTask | None, title: str, default: Any, help: str, *, path: bool = False
     ) -> ast.expr:
         """Add an option to the script, and return the expression of its value.
@@ -127,14 +134,14 @@ class Writer:
         value = default if isinstance(default, ast.expr) else literal(default)
         value = call("Path", value) if path and not isinstance(default, ast.expr) else value
         known[title] = ScriptArgument("--" + title.replace("_", "-"), kind, value, help)
-        return attribute(name("args"), title)
+        return attribute(build_name("args"), title)
 
-    def imported(self, module: str, function: str) -> ast.Name:
+    def import_name(self, module: str, function: str) -> ast.Name:
         """Add the import of a function of an installed package, and return its name in the script.
 
         The function is imported under another name if its own is taken.
         """
-        return self.script.imported(module, function)
+        return self.script.import_name(module, function)
 
     def network(self, graph: NetworkGraph, wanted: str) -> Any:
         """Write a network into the script on the first call, and return its class or function
@@ -142,31 +149,33 @@ class Writer:
         """
         if wanted not in self.networks:
             if self.framework == "pytorch":
-                from nnpipe.codegen.torch_code.network import camel, network_class
+                from nnpipe.codegen.torch_code.network import to_class_name, write_network_class
 
-                self.networks[wanted] = network_class(graph, self.script, camel(wanted))
+                self.networks[wanted] = write_network_class(
+                    graph, self.script, to_class_name(wanted)
+                )
             else:
-                from nnpipe.codegen.keras_code import network_function
+                from nnpipe.codegen.keras_code import write_network_function
 
-                self.networks[wanted] = network_function(graph, self.script, wanted)
+                self.networks[wanted] = write_network_function(graph, self.script, wanted)
         return self.networks[wanted]
 
-    def stored_weights(
+    def add_weights_file(
         self, graph: NetworkGraph, wanted: str, weights: Mapping[str, np.ndarray]
     ) -> ast.expr:
         """Add a file with a network's weights beside the script, and return the expression of
         the file's path.
         """
-        from nnpipe.codegen.weights import encoded, keras_state
+        from nnpipe.codegen.weights import build_keras_state, encode_safetensors
 
         written = self.network(graph, wanted)
         if self.framework == "pytorch":
-            from nnpipe.codegen.torch_code.network import state_of
+            from nnpipe.codegen.torch_code.network import build_state_dict
 
-            state = state_of(written, graph, weights)
+            state = build_state_dict(written, graph, weights)
         else:
-            state = keras_state(graph, weights)
-        content, number = encoded(state), 1
+            state = build_keras_state(graph, weights)
+        content, number = encode_safetensors(state), 1
         title = f"{self.generator.name}.{wanted}.safetensors"
         # the same network occurs with other weights
         while self.files.get(title, content) != content:
@@ -185,19 +194,19 @@ _START = {
 _NEEDS = {"pytorch": "PyTorch", "keras": "Keras and TensorFlow"}
 
 
-def generate(graph: CodeGraph) -> Generated:
+def generate(graph: CodeGraph) -> GeneratedScript:
     """Return the script of a graph and its files; equal graphs give equal bytes."""
     check_call(generate, locals())
     writer = Writer(graph.script)
-    seed = writer.argument(
+    seed = writer.add_option(
         None, "seed", graph.script.seed, "for initial weights and the order of samples"
     )
     tasks: list[ast.stmt] = []
     for task in graph.order:
         heading = task.name if task.name == task.task else f"{task.name}: {task.task}"
-        tasks += [remark(heading), *task.write(writer)]
-    start = quoted(_START[writer.framework], SEED=seed)
-    body = [*quoted("args = arguments()"), *writer.checks, *start, *tasks]
+        tasks += [create_remark(heading), *task.write(writer)]
+    start = fill_template(_START[writer.framework], SEED=seed)
+    body = [*fill_template("args = arguments()"), *writer.checks, *start, *tasks]
     hidden = {module.partition(".")[0] for module, _ in writer.script.imports} & {graph.script.name}
     if hidden and writer.has_own_layers:
         raise ConfigError(
@@ -206,27 +215,32 @@ def generate(graph: CodeGraph) -> Generated:
     main = define("main", [], body, "Run the tasks, one after another.")
     networks = list(writer.script.definitions.values())
     helpers = with_needed(
-        writer.framework, writer.wanted | (used_names([*networks, main]) & {"used_as"})
+        writer.framework, writer.wanted | (find_used_names([*networks, main]) & {"run_in_mode"})
     )
-    definitions: list[ast.stmt] = [*helpers.values(), *networks, _arguments(writer), main]
-    call_main = quoted('if __name__ == "__main__":\n    main()')
-    imports = ordered([*imports_of(definitions), *writer.script.imports.values()])
+    definitions: list[ast.stmt] = [
+        *helpers.values(),
+        *networks,
+        _build_argument_parser(writer),
+        main,
+    ]
+    call_main = fill_template('if __name__ == "__main__":\n    main()')
+    imports = sort_imports([*find_imports(definitions), *writer.script.imports.values()])
     doc = (
-        f"{_title(graph)}\n\nGenerated by nnpipe. It needs {_needs(graph, writer)}. --help shows "
-        f"its options.\n"
+        f"{_format_title(graph)}\n\nGenerated by nnpipe. It needs "
+        f"{_format_requirements(graph, writer)}. --help shows its options.\n"
     )
     module = ast.Module([ast.Expr(ast.Constant(doc)), *imports, *definitions, *call_main], [])
-    return Generated(source_of(module), dict(writer.files))
+    return GeneratedScript(generate_source(module), dict(writer.files))
 
 
-def _title(graph: CodeGraph) -> str:
+def _format_title(graph: CodeGraph) -> str:
     """Return the first line of the script's docstring."""
     title = f"The script {graph.script.name}: {', '.join(task.name for task in graph.order)}."
     # with its opening quotes it fits in a line
     return textwrap.shorten(title, 85, placeholder=" ...")
 
 
-def _needs(graph: CodeGraph, writer: Writer) -> str:
+def _format_requirements(graph: CodeGraph, writer: Writer) -> str:
     """Return the names of the packages that the script needs."""
     kinds = {task.task for task in graph.order}
     more = [
@@ -243,17 +257,17 @@ def _needs(graph: CodeGraph, writer: Writer) -> str:
     return " and ".join([_NEEDS[graph.script.framework], *more]) + ", but not nnpipe"
 
 
-def _arguments(writer: Writer) -> ast.stmt:
+def _build_argument_parser(writer: Writer) -> ast.stmt:
     """Return the function of the script that parses its command line."""
     parser = call(
         "argparse.ArgumentParser",
         description=literal(f"The script {writer.generator.name}."),
-        formatter_class=attribute(name("argparse"), "ArgumentDefaultsHelpFormatter"),
+        formatter_class=attribute(build_name("argparse"), "ArgumentDefaultsHelpFormatter"),
     )
     body: list[ast.stmt] = [assign("parser", parser)]
     for argument in writer.arguments.values():
         given = {
-            "type": name(argument.type),
+            "type": build_name(argument.type),
             "default": argument.default,
             "help": literal(argument.help),
         }
@@ -261,6 +275,6 @@ def _arguments(writer: Writer) -> ast.stmt:
     return define(
         "arguments",
         [],
-        [*body, *quoted("return parser.parse_args()")],
+        [*body, *fill_template("return parser.parse_args()")],
         "Return the parsed command line.",
     )

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nnpipe.core.arguments import Kind, arguments_of
+from nnpipe.core.arguments import Kind, list_arguments
 from nnpipe.core.component import dataclass_transform
 from nnpipe.core.discoverable import Discoverable, Option
-from nnpipe.core.messages import shown
+from nnpipe.core.messages import format_value
 from nnpipe.layers.vocabulary.value_kinds import LARGEST
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ _ROW = "nnpipe.codegen.row"
 
 
 @dataclass(frozen=True)
-class Row:
+class TaskField:
     """A field of a task.
 
     Attributes
@@ -105,7 +105,7 @@ class Row:
 
     def check(self, value: Any) -> str:
         """Return what is wrong with a value; the empty string if it is valid."""
-        return fault_of(self.values, value)
+        return find_fault(self.values, value)
 
 
 def takes(*kind: str, help: str, many: bool = False) -> Any:
@@ -122,26 +122,28 @@ def gives(kind: str, help: str, optional: bool = False) -> Any:
     )
 
 
-def rows(cls: Any) -> tuple[Row, ...]:
+def list_fields(cls: Any) -> tuple[TaskField, ...]:
     """Return the field table of a task class; fields without a help text are left out."""
     declared = {field.name: field.metadata.get(_ROW) for field in dataclasses.fields(cls)}
     found = []
-    for argument in arguments_of(cls):
+    for argument in list_arguments(cls):
         role, help, kind = declared[argument.name] or ("set", argument.help, ())
         if help:
-            found.append(Row(argument.name, role, help, kind, argument.kind, argument.default))
+            found.append(
+                TaskField(argument.name, role, help, kind, argument.kind, argument.default)
+            )
     return tuple(found)
 
 
-def faults(value: Any) -> Iterator[tuple[str, str]]:
+def find_faults(value: Any) -> Iterator[tuple[str, str]]:
     """Yield the name and the fault of each invalid field of a task."""
-    for row in rows(type(value)):
+    for row in list_fields(type(value)):
         fault = row.check(getattr(value, row.name))
         if fault:
             yield row.name, fault
 
 
-def fault_of(kind: Kind, value: Any) -> str:
+def find_fault(kind: Kind, value: Any) -> str:
     """Return what is wrong with a value, or the empty string; strings must not be empty and must
     be valid UTF-8.
     """
@@ -151,9 +153,9 @@ def fault_of(kind: Kind, value: Any) -> str:
         return str(error)
     for item in found if kind.many is not None and found is not None else (found,):
         if isinstance(item, int) and abs(item) > LARGEST:
-            return f"{shown(item)} is too large"
+            return f"{format_value(item)} is too large"
         if isinstance(item, str) and (not item or "\0" in item):
-            return f"must be a text, not {shown(item)}"
+            return f"must be a text, not {format_value(item)}"
         if isinstance(item, str) and item != item.encode("utf-8", "ignore").decode():
             return "must be a text that can be written as UTF-8"
     return ""
@@ -185,14 +187,14 @@ class ScriptTask(Discoverable):
     Examples
     --------
     >>> from nnpipe import argument
-    >>> from nnpipe.codegen.syntax import quoted
+    >>> from nnpipe.codegen.syntax import fill_template
     >>> class Tell(ScriptTask):
     ...     'Print a line.'
     ...     task = "tell"
     ...     line: str = argument("done", help="what to print")
     ...     def write(self, writer):
-    ...         line = writer.argument(self, "line", self.line, "what to print")
-    ...         return quoted("print(LINE)", LINE=line)
+    ...         line = writer.add_option(self, "line", self.line, "what to print")
+    ...         return fill_template("print(LINE)", LINE=line)
     >>> [(option.name, option.help, option.default) for option in Tell.options()]
     [('line', 'what to print', 'done')]
     """
@@ -226,15 +228,15 @@ class ScriptTask(Discoverable):
         kinds = {"takes": "takes {}", "gives": "gives {}", "set": ""}
         return tuple(
             Option(row.name, kinds[row.role].format(" or ".join(row.kind)), row.help, row.default)
-            for row in rows(cls)
+            for row in list_fields(cls)
         )
 
-    def variables(self, role: str) -> list[tuple[Row, str]]:
+    def variables(self, role: str) -> list[tuple[TaskField, str]]:
         """Return the variables that the task ``takes`` or ``gives``, each with its field,
         without invalid fields.
         """
-        found: list[tuple[Row, str]] = []
-        for row in rows(type(self)):
+        found: list[tuple[TaskField, str]] = []
+        for row in list_fields(type(self)):
             value = getattr(self, row.name)
             if row.role == role and value is not None and not row.check(value):
                 found += [(row, item) for item in (value if row.many else (value,))]

@@ -20,7 +20,7 @@ def is_name(text: str) -> bool:
     return text.isidentifier() and text.isascii() and not keyword.iskeyword(text)
 
 
-def name(text: str) -> ast.Name:
+def build_name(text: str) -> ast.Name:
     """Return the expression of a name; raise :class:`ConfigError` if it cannot be a name in
     Python.
     """
@@ -29,9 +29,9 @@ def name(text: str) -> ast.Name:
     return ast.Name(text, ast.Load())
 
 
-def stored(text: str) -> ast.Name:
+def build_target_name(text: str) -> ast.Name:
     """Return a name as the target of an assignment."""
-    return ast.Name(name(text).id, ast.Store())
+    return ast.Name(build_name(text).id, ast.Store())
 
 
 def literal(value: Any) -> ast.expr:
@@ -48,10 +48,10 @@ def literal(value: Any) -> ast.expr:
     raise TypeError(f"{type(value).__name__} is not a constant")
 
 
-def dotted(path: str) -> ast.expr:
+def build_dotted_name(path: str) -> ast.expr:
     """Return the expression of a dotted name, such as ``a.b.c``."""
     first, *rest = path.split(".")
-    found: ast.expr = name(first)
+    found: ast.expr = build_name(first)
     for part in rest:
         found = attribute(found, part)
     return found
@@ -59,20 +59,22 @@ def dotted(path: str) -> ast.expr:
 
 def attribute(value: ast.expr, attr: str) -> ast.Attribute:
     """Return the expression ``value.attr``."""
-    return ast.Attribute(value, name(attr).id, ast.Load())
+    return ast.Attribute(value, build_name(attr).id, ast.Load())
 
 
 def call(function: ast.expr | str, *args: ast.expr, **named: ast.expr) -> ast.Call:
     """Return a call of an expression or of a function with a dotted name."""
-    keywords = [ast.keyword(name(key).id, value) for key, value in named.items()]
+    keywords = [ast.keyword(build_name(key).id, value) for key, value in named.items()]
     return ast.Call(
-        dotted(function) if isinstance(function, str) else function, list(args), keywords
+        build_dotted_name(function) if isinstance(function, str) else function, list(args), keywords
     )
 
 
 def assign(target: str | ast.expr, value: ast.expr) -> ast.Assign:
     """Return an assignment to a name or another target."""
-    return ast.Assign([stored(target) if isinstance(target, str) else as_target(target)], value)
+    return ast.Assign(
+        [build_target_name(target) if isinstance(target, str) else as_target(target)], value
+    )
 
 
 def as_target(node: ast.expr) -> ast.expr:
@@ -86,7 +88,7 @@ def as_target(node: ast.expr) -> ast.expr:
     raise TypeError(f"{type(node).__name__} cannot be the target of an assignment")
 
 
-def function(
+def build_function(
     title: str,
     parameters: Sequence[str],
     body: Sequence[ast.stmt],
@@ -98,7 +100,7 @@ def function(
     """
     given = ast.arguments(
         posonlyargs=[],
-        args=[ast.arg(name(p).id) for p in parameters],
+        args=[ast.arg(build_name(p).id) for p in parameters],
         vararg=ast.arg(rest) if rest else None,
         kwonlyargs=[],
         kw_defaults=[],
@@ -106,21 +108,21 @@ def function(
         defaults=[],
     )
     return ast.FunctionDef(
-        name(title).id, given, [*docstring(doc), *body] or [ast.Pass()], [], None
+        build_name(title).id, given, [*build_docstring(doc), *body] or [ast.Pass()], [], None
     )
 
 
-def class_(title: str, base: ast.expr, body: Sequence[ast.stmt]) -> ast.ClassDef:
+def build_class(title: str, base: ast.expr, body: Sequence[ast.stmt]) -> ast.ClassDef:
     """Return the definition of a class."""
-    return ast.ClassDef(name(title).id, [base], [], list(body) or [ast.Pass()], [])
+    return ast.ClassDef(build_name(title).id, [base], [], list(body) or [ast.Pass()], [])
 
 
-def docstring(text: str) -> list[ast.stmt]:
+def build_docstring(text: str) -> list[ast.stmt]:
     """Return a list with the statement of a docstring; an empty list if the text is empty."""
     return [ast.Expr(ast.Constant(text))] if text else []
 
 
-class _Filled(ast.NodeTransformer):
+class _TemplateFiller(ast.NodeTransformer):
     def __init__(self, parts: Mapping[str, ast.AST]) -> None:
         self.parts = parts
 
@@ -135,11 +137,11 @@ class _Filled(ast.NodeTransformer):
         )
 
 
-def quoted(template: str, **parts: ast.AST) -> list[ast.stmt]:
+def fill_template(template: str, **parts: ast.AST) -> list[ast.stmt]:
     """Return the statements of a template in which the names in ``parts`` are replaced by their
     trees.
 
     The template is a constant in nnpipe's source code.  External text may only
     be part of the trees in ``parts``.
     """
-    return [_Filled(parts).visit(statement) for statement in ast.parse(template).body]
+    return [_TemplateFiller(parts).visit(statement) for statement in ast.parse(template).body]

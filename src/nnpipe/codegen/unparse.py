@@ -44,7 +44,7 @@ KNOWN: dict[str, str] = {
 """The import statement of each name.  Nothing else in a script has one of these names."""
 
 
-def section_of(node: ast.stmt) -> str:
+def get_import_section(node: ast.stmt) -> str:
     """Return the block that an import belongs to: ``standard`` for the standard library,
     otherwise ``installed``.
     """
@@ -54,7 +54,7 @@ def section_of(node: ast.stmt) -> str:
     )
 
 
-def hides(title: str) -> bool:
+def is_shadowing_module(title: str) -> bool:
     """Return whether a script of this name would be imported instead of a module that scripts
     use.
     """
@@ -67,20 +67,20 @@ def hides(title: str) -> bool:
     return title in modules or title in sys.stdlib_module_names
 
 
-def used_names(body: Iterable[ast.stmt]) -> set[str]:
+def find_used_names(body: Iterable[ast.stmt]) -> set[str]:
     """Return the names that occur in statements."""
     return {
         node.id for statement in body for node in ast.walk(statement) if isinstance(node, ast.Name)
     }
 
 
-def imports_of(body: Iterable[ast.stmt]) -> list[ast.stmt]:
+def find_imports(body: Iterable[ast.stmt]) -> list[ast.stmt]:
     """Return the imports that statements need, in order."""
-    lines = [KNOWN[title] for title in sorted(used_names(body)) if title in KNOWN]
-    return ordered([ast.parse(line).body[0] for line in lines])
+    lines = [KNOWN[title] for title in sorted(find_used_names(body)) if title in KNOWN]
+    return sort_imports([ast.parse(line).body[0] for line in lines])
 
 
-def ordered(lines: Iterable[ast.stmt]) -> list[ast.stmt]:
+def sort_imports(lines: Iterable[ast.stmt]) -> list[ast.stmt]:
     """Return imports in order, merged into one ``from`` line for each module.
 
     The standard library comes first, and plain imports come before ``from`` lines in each block.
@@ -96,34 +96,34 @@ def ordered(lines: Iterable[ast.stmt]) -> list[ast.stmt]:
     for module, titles in taken.items():
         found.append(
             ast.ImportFrom(
-                module, [ast.alias(title) for title in sorted(titles, key=_title_key)], 0
+                module, [ast.alias(title) for title in sorted(titles, key=_get_name_sort_key)], 0
             )
         )
-    return sorted(found, key=_line_key)
+    return sorted(found, key=_get_import_sort_key)
 
 
-def _line_key(node: ast.stmt) -> tuple[Any, ...]:
+def _get_import_sort_key(node: ast.stmt) -> tuple[Any, ...]:
     first = node.names[0]  # type: ignore[attr-defined]
     is_from = isinstance(node, ast.ImportFrom)
     module = (node.module or "") if isinstance(node, ast.ImportFrom) else first.name
     return (
-        section_of(node) != "standard",
+        get_import_section(node) != "standard",
         is_from,
-        _natural(module),
-        _title_key(first.name),
+        _get_natural_sort_key(module),
+        _get_name_sort_key(first.name),
         first.asname or "",
     )
 
 
-def _title_key(title: str) -> tuple[Any, ...]:
+def _get_name_sort_key(title: str) -> tuple[Any, ...]:
     """Return the sort key of an imported name: constants come first, then classes, then other
     names.
     """
     kind = 0 if title.isupper() and len(title) > 1 else 1 if title[:1].isupper() else 2
-    return kind, _natural(title), title
+    return kind, _get_natural_sort_key(title), title
 
 
-def _natural(text: str) -> list[tuple[bool, int, str]]:
+def _get_natural_sort_key(text: str) -> list[tuple[bool, int, str]]:
     """Return the sort key of a string that ignores case and orders numbers in it by value."""
     parts = re.findall(r"\d+|\D", text.lower())
     return [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]
@@ -147,7 +147,7 @@ class Remark(ast.stmt):
     text: str
 
 
-def remark(text: str) -> Remark:
+def create_remark(text: str) -> Remark:
     """Return the statement of a comment."""
     found = Remark()
     found.text = text
@@ -156,10 +156,10 @@ def remark(text: str) -> Remark:
 
 def can_lay_out() -> bool:
     """Return whether ruff is installed, which formats the code."""
-    return _ruff() is not None
+    return _find_ruff() is not None
 
 
-def source_of(module: ast.Module) -> str:
+def generate_source(module: ast.Module) -> str:
     """Return the source code of a module, which parses to an equal tree.
 
     Raises
@@ -167,16 +167,16 @@ def source_of(module: ast.Module) -> str:
     TypeError
         If the source code does not parse to the tree, or a comment cannot be printed.
     """
-    marked = _Marked()
+    marked = _PlaceholderCopier()
     found = ast.unparse(marked.copy_of(module)) + "\n"
-    found = _MARK.sub(lambda match: marked.lines[int(match[1])], _bare(found))
-    found = _laid_out(found)
-    if not _same(ast.parse(found), module):
+    found = _MARK.sub(lambda match: marked.lines[int(match[1])], _remove_parentheses(found))
+    found = _format_with_ruff(found)
+    if not _is_same_tree(ast.parse(found), module):
         raise TypeError("the source code does not parse to the tree that it was made from")
     return found
 
 
-def _ruff() -> str | None:
+def _find_ruff() -> str | None:
     """Return the path of ruff; ``None`` if it is not installed."""
     try:
         from ruff.__main__ import find_ruff_bin  # all versions have it here
@@ -186,9 +186,9 @@ def _ruff() -> str | None:
         return None
 
 
-def _laid_out(text: str) -> str:
+def _format_with_ruff(text: str) -> str:
     """Return code as ruff formats it, or as it is if ruff is not installed."""
-    ruff = _ruff()
+    ruff = _find_ruff()
     if ruff is None:
         return text
     words = [
@@ -208,7 +208,7 @@ def _laid_out(text: str) -> str:
     return ran.stdout.decode()
 
 
-def _bare(text: str) -> str:
+def _remove_parentheses(text: str) -> str:
     """Return code without the unnecessary parentheses that ``ast.unparse`` writes."""
     lines = text.split("\n")
     texts = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)]
@@ -219,11 +219,12 @@ def _bare(text: str) -> str:
         if isinstance(node.value, str)
     }
     return "\n".join(
-        line if n + 1 in within or n in within else _bare_line(line) for n, line in enumerate(lines)
+        line if n + 1 in within or n in within else _remove_line_parentheses(line)
+        for n, line in enumerate(lines)
     )
 
 
-def _bare_line(line: str) -> str:
+def _remove_line_parentheses(line: str) -> str:
     place = 0
     while match := _OPENING.search(line, place):
         place = match.end()
@@ -232,12 +233,12 @@ def _bare_line(line: str) -> str:
             depth += {"(": 1, ")": -1}.get(line[end], 0)
             end += 1
         shorter = line[: place - 1] + line[place : end - 1] + line[end:]
-        if line[end - 2] != "," and _meaning(shorter) == _meaning(line):
+        if line[end - 2] != "," and _dump_line_tree(shorter) == _dump_line_tree(line):
             line, place = shorter, place - 1
     return line
 
 
-def _meaning(line: str) -> str | None:
+def _dump_line_tree(line: str) -> str | None:
     """Return the dumped tree of a line, which may start a block; ``None`` if it does not parse."""
     code = line.strip()
     if code.startswith(("elif ", "except ")):
@@ -248,7 +249,7 @@ def _meaning(line: str) -> str | None:
         return None
 
 
-class _Marked:
+class _PlaceholderCopier:
     """A copier of trees that replaces comments and blank lines by placeholder names; ``lines``
     holds their texts.
     """
@@ -261,7 +262,9 @@ class _Marked:
         for field, value in ast.iter_fields(node):
             if isinstance(value, list):
                 nodes = (
-                    self._separated(value) if field in ("body", "orelse", "finalbody") else value
+                    self._insert_separators(value)
+                    if field in ("body", "orelse", "finalbody")
+                    else value
                 )
                 fields[field] = [
                     self.copy_of(item) if isinstance(item, ast.AST) else item for item in nodes
@@ -273,39 +276,42 @@ class _Marked:
             copied.lineno = 0  # ast.unparse reads the line number of every statement
         return copied
 
-    def _separated(self, body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    def _insert_separators(self, body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
         for place, statement in enumerate(body):
-            comment = _comment(statement) if isinstance(statement, Remark) else ""
-            if place and (comment or _ends_imports(body[place - 1], statement)):
-                yield self._mark("")
-            yield self._mark(comment) if comment else statement
+            comment = _format_comment(statement) if isinstance(statement, Remark) else ""
+            if place and (comment or _is_end_of_imports(body[place - 1], statement)):
+                yield self._add_placeholder("")
+            yield self._add_placeholder(comment) if comment else statement
 
-    def _mark(self, line: str) -> ast.stmt:
+    def _add_placeholder(self, line: str) -> ast.stmt:
         self.lines.append(line)
         return ast.Expr(ast.Name(f"_line_of_nnpipe_{len(self.lines) - 1}", ast.Load()))
 
 
-def _comment(node: Remark) -> str:
+def _format_comment(node: Remark) -> str:
     if not node.text.isascii() or not node.text.isprintable():
         raise TypeError("a comment that cannot be printed")
     return f"# {node.text}"
 
 
-def _ends_imports(before: ast.stmt, after: ast.stmt) -> bool:
+def _is_end_of_imports(before: ast.stmt, after: ast.stmt) -> bool:
     """Return whether a block of imports ends between two statements."""
     if not isinstance(before, _IMPORTS):
         return False
-    return not isinstance(after, _IMPORTS) or section_of(before) != section_of(after)
+    return not isinstance(after, _IMPORTS) or get_import_section(before) != get_import_section(
+        after
+    )
 
 
-def _same(parsed: object, made: object) -> bool:
+def _is_same_tree(parsed: object, made: object) -> bool:
     """Return whether a parsed tree equals a generated one; comments are ignored."""
     if isinstance(parsed, list):  # a generated node may lack a list that is empty
         nodes = [node for node in made or () if not isinstance(node, Remark)]  # type: ignore[attr-defined]
-        return len(parsed) == len(nodes) and all(map(_same, parsed, nodes))
+        return len(parsed) == len(nodes) and all(map(_is_same_tree, parsed, nodes))
     if isinstance(parsed, ast.AST):
         fields = type(parsed)._fields
         return type(parsed) is type(made) and all(
-            _same(getattr(parsed, field, None), getattr(made, field, None)) for field in fields
+            _is_same_tree(getattr(parsed, field, None), getattr(made, field, None))
+            for field in fields
         )
     return type(parsed) is type(made) and repr(parsed) == repr(made)  # repr tells 0.0 from -0.0

@@ -14,10 +14,10 @@ import numpy as np
 
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.submodel import Submodel
-from nnpipe.layers.graph.weights import variables_of
+from nnpipe.layers.graph.weights import list_variables
 
 
-def encoded(arrays: Mapping[str, np.ndarray]) -> bytes:
+def encode_safetensors(arrays: Mapping[str, np.ndarray]) -> bytes:
     """Return the content of a safetensors file with the arrays as float32; equal arrays give
     equal bytes.
     """
@@ -36,30 +36,36 @@ def encoded(arrays: Mapping[str, np.ndarray]) -> bytes:
     return len(text).to_bytes(8, "little") + text + b"".join(parts)
 
 
-def keras_state(graph: NetworkGraph, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def build_keras_state(
+    graph: NetworkGraph, weights: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
     """Return weights by ``layer/number`` in Keras's order, so that a script can set them by
     their positions.
     """
     return {
         "/".join((*path, str(number))): weights[name]
-        for name, (path, number) in keras_places(graph).items()
+        for name, (path, number) in locate_keras_weights(graph).items()
     }
 
 
-def keras_places(graph: NetworkGraph) -> dict[str, tuple[tuple[str, ...], int]]:
+def locate_keras_weights(graph: NetworkGraph) -> dict[str, tuple[tuple[str, ...], int]]:
     """Return the path of the layer and the index in the layer of each weight, by the weight's
     full name.
     """
     counts: Counter[tuple[str, ...]] = Counter()
     found = {}
-    for name in variables_of(graph):
-        path = _path(graph, name)
+    for name in list_variables(graph):
+        path = _find_layer_path(graph, name)
         found[name] = path, counts[path]
         counts[path] += 1
     return found
 
 
-def _path(graph: NetworkGraph, name: str) -> tuple[str, ...]:
+def _find_layer_path(graph: NetworkGraph, name: str) -> tuple[str, ...]:
     title, layer = next((t, layer) for t, layer in graph.layers.items() if name.startswith(f"{t}/"))
-    rest = _path(layer.graph, name.removeprefix(f"{title}/")) if isinstance(layer, Submodel) else ()
+    rest = (
+        _find_layer_path(layer.graph, name.removeprefix(f"{title}/"))
+        if isinstance(layer, Submodel)
+        else ()
+    )
     return (title, *rest)

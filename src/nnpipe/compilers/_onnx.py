@@ -31,7 +31,7 @@ class ONNXRewriter(WritingCompiler):
     packages: ClassVar[tuple[str, ...]] = ("onnxruntime", "onnx")
 
 
-def in_one_file(source: Path, folder: Path) -> Path:
+def merge_into_one_file(source: Path, folder: Path) -> Path:
     """Return a single file with the model and its weights: the source itself, or a new one in
     ``folder``.
 
@@ -49,7 +49,7 @@ def in_one_file(source: Path, folder: Path) -> Path:
     return whole
 
 
-def optimised(source: Path, destination: Path, level: str) -> None:
+def optimize_onnx_file(source: Path, destination: Path, level: str) -> None:
     """Optimise a model with ONNX Runtime and write the result.
 
     Tensors that are new in the result get names of their own: ONNX Runtime makes the same names
@@ -74,9 +74,9 @@ def optimised(source: Path, destination: Path, level: str) -> None:
     # once more.
     options.add_session_config_entry("session.disable_prepacking", "1")
     onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
-    known = _tensors(onnx.load_model(str(source), load_external_data=False).graph)
+    known = _list_tensors(onnx.load_model(str(source), load_external_data=False).graph)
     model = onnx.load_model(str(destination))
-    if new := _tensors(model.graph) - known:
+    if new := _list_tensors(model.graph) - known:
         prefix = _MADE
         # the source has been optimised before
         while any(name.startswith(prefix) for name in known):
@@ -85,7 +85,7 @@ def optimised(source: Path, destination: Path, level: str) -> None:
         onnx.save_model(model, str(destination))
 
 
-def _tensors(graph: Any) -> set[str]:
+def _list_tensors(graph: Any) -> set[str]:
     """Return the names of the tensors that a graph computes or holds, without those of graphs
     inside.
     """
@@ -126,26 +126,27 @@ def fix_batch(model: Any, io: IOSpec, batch: int) -> None:
     import onnx
 
     free = {spec.name for spec in io.inputs if spec.shape[:1] == (None,)}
-    given = [_axes(value) for value in model.graph.input if value.name in free]
+    given = [_get_axes(value) for value in model.graph.input if value.name in free]
     names = {axes[0].dim_param for axes in given} - {""}
     for axes in given:
         axes[0].dim_value = batch
     for value in (*model.graph.input, *model.graph.output):
-        for axis in _axes(value):
+        for axis in _get_axes(value):
             if axis.dim_param in names:
                 axis.dim_value = batch
     # The inferred inner shapes are no longer valid.
     del model.graph.value_info[:]
     inferred = {
-        value.name: _axes(value) for value in onnx.shape_inference.infer_shapes(model).graph.output
+        value.name: _get_axes(value)
+        for value in onnx.shape_inference.infer_shapes(model).graph.output
     }
     for value in model.graph.output:
-        for axis, found in zip(_axes(value), inferred[value.name], strict=False):
+        for axis, found in zip(_get_axes(value), inferred[value.name], strict=False):
             if not axis.HasField("dim_value") and found.HasField("dim_value"):
                 axis.dim_value = found.dim_value
 
 
-def _axes(value: Any) -> Any:
+def _get_axes(value: Any) -> Any:
     return value.type.tensor_type.shape.dim
 
 
@@ -161,7 +162,7 @@ def put_in_order(graph: Any) -> None:
     graph
         An ``onnx.GraphProto``; it is modified in place.
     """
-    for inner in _within(graph):
+    for inner in _iter_subgraphs(graph):
         made = {name for node in inner.node for name in node.output}
         known = (
             made
@@ -176,14 +177,14 @@ def put_in_order(graph: Any) -> None:
         for number in reversed(here):
             del graph.node[number]
         put_in_order(inner)
-    order = _order(graph)
+    order = _sort_topologically(graph)
     if order != sorted(order):
         nodes = [graph.node[number] for number in order]
         del graph.node[:]
         graph.node.extend(nodes)
 
 
-def _order(graph: Any) -> list[int]:
+def _sort_topologically(graph: Any) -> list[int]:
     """Return the nodes' indices in topological order, as close to the present order as possible."""
     makers = {
         name: number for number, node in enumerate(graph.node) for name in node.output if name
@@ -191,7 +192,7 @@ def _order(graph: Any) -> list[int]:
     users: dict[int, list[int]] = {}
     waiting: dict[int, int] = {}
     for number, node in enumerate(graph.node):
-        before = {makers[name] for name in taken_by(node) if name in makers} - {number}
+        before = {makers[name] for name in find_node_inputs(node) if name in makers} - {number}
         waiting[number] = len(before)
         for maker in before:
             users.setdefault(maker, []).append(number)
@@ -206,19 +207,19 @@ def _order(graph: Any) -> list[int]:
     return order if len(order) == len(waiting) else list(waiting)  # later steps reject a cycle
 
 
-def taken_by(node: Any) -> set[str]:
+def find_node_inputs(node: Any) -> set[str]:
     """Return the inputs of a node, including the outer values that its subgraphs use."""
     found = set(filter(None, node.input))
     for attribute in node.attribute:
         # GRAPH, GRAPHS
         for graph in (attribute.g, *attribute.graphs) if attribute.type in (5, 10) else ():
             for inner in graph.node:
-                found |= taken_by(inner)
+                found |= find_node_inputs(inner)
             found |= {value.name for value in graph.output}
     return found
 
 
-def _within(graph: Any) -> Iterator[Any]:
+def _iter_subgraphs(graph: Any) -> Iterator[Any]:
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.type == 5:  # AttributeProto.GRAPH
@@ -249,7 +250,7 @@ _PASSING = frozenset(
 )
 
 
-def steps_of(graph: Any) -> list[GraphStep]:
+def list_onnx_steps(graph: Any) -> list[GraphStep]:
     """Return the nodes of an ``onnx.GraphProto``, without those of graphs inside."""
     return [
         GraphStep(
@@ -262,7 +263,9 @@ def steps_of(graph: Any) -> list[GraphStep]:
     ]
 
 
-def surviving(name: str, before: Sequence[GraphStep], there: Collection[str]) -> set[str]:
+def find_surviving_tensors(
+    name: str, before: Sequence[GraphStep], there: Collection[str]
+) -> set[str]:
     """Return the tensors that stand for a source's tensor after fusion: itself, or the next ones
     that are left.
 
@@ -300,7 +303,7 @@ def surviving(name: str, before: Sequence[GraphStep], there: Collection[str]) ->
 # next node takes.
 
 
-def separate_weights(model: Any) -> None:
+def remove_weights_from_inputs(model: Any) -> None:
     """Take the weights of an ``onnx.ModelProto`` out of its inputs, among which version 3 of the IR
     lists them, too.
 
@@ -314,7 +317,7 @@ def separate_weights(model: Any) -> None:
         model.ir_version = max(model.ir_version, 4)
 
 
-def hold_constants(graph: Any) -> None:
+def convert_constant_nodes(graph: Any) -> None:
     """Make weights of the numbers in the ``Constant`` nodes of an ``onnx.GraphProto``."""
     from onnx import numpy_helper
 
@@ -332,7 +335,7 @@ def hold_constants(graph: Any) -> None:
         graph.node.remove(node)
 
 
-def separate_outputs(graph: Any, *kinds: str) -> None:
+def copy_shared_outputs(graph: Any, *kinds: str) -> None:
     """Copy outputs that are also weights, or that operators of these kinds read, which could
     change both.
     """
@@ -361,7 +364,7 @@ def compute_in_float32(graph: Any, *others: str) -> None:
     ends = [(value, value.type.tensor_type.elem_type) for value in (*graph.input, *graph.output)]
     given = [value.name for value in graph.input if value.type.tensor_type.elem_type in types]
     made = {value.name: kind for value, kind in ends if kind in types and value.name not in given}
-    _widen(graph, types)
+    _replace_float_types(graph, types)
     for value, kind in ends:
         value.type.tensor_type.elem_type = kind
     _put_behind(graph, {name: ("Cast", {"to": kind}) for name, kind in made.items()})
@@ -412,7 +415,7 @@ def _put_behind(graph: Any, operations: dict[str, tuple[str, dict[str, int]]]) -
         )
 
 
-def _widen(graph: Any, others: Collection[int]) -> None:
+def _replace_float_types(graph: Any, others: Collection[int]) -> None:
     """Replace types of floats wherever a graph, or one inside it, states them."""
     from onnx import TensorProto, numpy_helper
 
@@ -428,7 +431,7 @@ def _widen(graph: Any, others: Collection[int]) -> None:
             if attribute.name in ("to", "dtype") and attribute.i in others:
                 attribute.i = TensorProto.FLOAT
             for inner in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else ())):
-                _widen(inner, others)
+                _replace_float_types(inner, others)
 
 
 def _iter_tensors(graph: Any) -> Iterator[Any]:

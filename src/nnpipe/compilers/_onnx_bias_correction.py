@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.compilers._onnx import taken_by
+from nnpipe.compilers._onnx import find_node_inputs
 from nnpipe.core.tensors import Batch
 
 log = logging.getLogger("nnpipe")
@@ -32,7 +32,7 @@ _INT32 = np.iinfo(np.int32)
 Values = npt.NDArray[np.float64]
 
 
-def give_biases(graph: Any) -> None:
+def add_zero_biases(graph: Any) -> None:
     """Add a bias of 0 to convolutions and matrix products that have none and whose weights are
     constants.
 
@@ -52,7 +52,7 @@ def give_biases(graph: Any) -> None:
         if node.op_type not in _LAYERS or len(node.input) > 2 or node.input[1] not in sizes:
             continue
         bias = f"{node.output[0]}/bias"
-        zeros = np.zeros(_channels(node, sizes[node.input[1]]), np.float32)
+        zeros = np.zeros(_count_channels(node, sizes[node.input[1]]), np.float32)
         graph.initializer.append(numpy_helper.from_array(zeros, bias))
         node.input.append(bias)
 
@@ -80,24 +80,25 @@ def correct_biases(floats: Any, quantised: Any, samples: Sequence[Batch]) -> int
         The number of biases that were moved.
     """
     names = {node.name for node in floats.graph.node}
-    layers = [layer for layer in _layers_of(quantised.graph) if layer.name in names]
+    layers = [layer for layer in _find_layers(quantised.graph) if layer.name in names]
     if not layers:
         return 0
     held = samples[: len(samples) // _HELD_BACK]
     samples = samples[len(held) :]
     exact, former = (
-        _outputs(floats, held),
+        _compute_outputs(floats, held),
         [layer.bias.constant.SerializeToString() for layer in layers],
     )
-    error = _error(_outputs(quantised, held), exact)
-    wanted = _means(floats, [layer.name for layer in layers], samples)
-    for layer, results in zip(layers, _results(quantised, layers, samples), strict=True):
-        shift = layer.bias.moved(
-            wanted[layer.name] - np.mean([_mean(array) for array in results], axis=0)
+    error = _compute_error(_compute_outputs(quantised, held), exact)
+    wanted = _measure_layer_means(floats, [layer.name for layer in layers], samples)
+    for layer, results in zip(layers, _iter_layer_results(quantised, layers, samples), strict=True):
+        shift = layer.bias.add_shift(
+            wanted[layer.name]
+            - np.mean([_compute_channel_means(array) for array in results], axis=0)
         )
         for array in results:  # what the layers after it take
             array += shift.astype(array.dtype).reshape(-1, *(1,) * (array.ndim - 2))
-    if error and _error(_outputs(quantised, held), exact) >= error:
+    if error and _compute_error(_compute_outputs(quantised, held), exact) >= error:
         for layer, stored in zip(layers, former, strict=True):
             layer.bias.constant.ParseFromString(stored)
         log.info(
@@ -114,7 +115,7 @@ class _Bias:
     constant: Any
     scale: Values | None
 
-    def moved(self, shift: Values) -> Values:
+    def add_shift(self, shift: Values) -> Values:
         """Add to the bias as far as its type allows, and return what was added."""
         from onnx import numpy_helper
 
@@ -136,7 +137,7 @@ class _Layer:
     bias: _Bias
 
 
-def _layers_of(graph: Any) -> list[_Layer]:
+def _find_layers(graph: Any) -> list[_Layer]:
     from onnx import numpy_helper
 
     constants = {constant.name: constant for constant in graph.initializer}
@@ -164,7 +165,7 @@ def _layers_of(graph: Any) -> list[_Layer]:
     return found
 
 
-def _channels(node: Any, shape: tuple[int, ...]) -> int:
+def _count_channels(node: Any, shape: tuple[int, ...]) -> int:
     given = {attribute.name: attribute.i for attribute in node.attribute}
     if node.op_type == "Conv":
         return shape[0]
@@ -173,7 +174,7 @@ def _channels(node: Any, shape: tuple[int, ...]) -> int:
     return shape[0] if given.get("transB") else shape[1]
 
 
-def _mean(array: npt.NDArray[np.floating[Any]]) -> Values:
+def _compute_channel_means(array: npt.NDArray[np.floating[Any]]) -> Values:
     """Return the mean of each channel of the result of a layer, whose second axis has the
     channels.
     """
@@ -181,24 +182,29 @@ def _mean(array: npt.NDArray[np.floating[Any]]) -> Values:
     return found
 
 
-def _means(model: Any, names: Sequence[str], samples: Sequence[Batch]) -> dict[str, Values]:
+def _measure_layer_means(
+    model: Any, names: Sequence[str], samples: Sequence[Batch]
+) -> dict[str, Values]:
     """Return the mean of each channel of the results of some layers."""
     made = {node.name: node.output[0] for node in model.graph.node}
     outputs = [made[name] for name in names]
-    session = _session(_part(model, outputs, ()))
-    runs = (map(_mean, session.run(outputs, _given(session, sample))) for sample in samples)
+    session = _create_session(_extract_part(model, outputs, ()))
+    runs = (
+        map(_compute_channel_means, session.run(outputs, _select_session_inputs(session, sample)))
+        for sample in samples
+    )
     return dict(
         zip(names, (np.mean(means, axis=0) for means in zip(*runs, strict=True)), strict=True)
     )
 
 
-def _outputs(model: Any, samples: Sequence[Batch]) -> list[list[Any]]:
+def _compute_outputs(model: Any, samples: Sequence[Batch]) -> list[list[Any]]:
     """Return the outputs of a model for each sample."""
-    session = _session(model)
-    return [session.run(None, _given(session, sample)) for sample in samples]
+    session = _create_session(model)
+    return [session.run(None, _select_session_inputs(session, sample)) for sample in samples]
 
 
-def _error(found: Sequence[Sequence[Any]], exact: Sequence[Sequence[Any]]) -> float:
+def _compute_error(found: Sequence[Sequence[Any]], exact: Sequence[Sequence[Any]]) -> float:
     """Return the noise by the signal of outputs, the sum over all of them; 0 if there are none
     in floats.
     """
@@ -216,7 +222,9 @@ def _error(found: Sequence[Sequence[Any]], exact: Sequence[Sequence[Any]]) -> fl
     return total
 
 
-def _results(model: Any, layers: Sequence[_Layer], samples: Sequence[Batch]) -> Iterator[list[Any]]:
+def _iter_layer_results(
+    model: Any, layers: Sequence[_Layer], samples: Sequence[Batch]
+) -> Iterator[list[Any]]:
     """Yield the results of each layer for all samples; those that were yielded before are what the
     next one takes.
 
@@ -224,17 +232,20 @@ def _results(model: Any, layers: Sequence[_Layer], samples: Sequence[Batch]) -> 
     """
     outputs = [layer.output for layer in layers]
     needs = [
-        _sources(model.graph, output, set(outputs[:place])) for place, output in enumerate(outputs)
+        _find_sources(model.graph, output, set(outputs[:place]))
+        for place, output in enumerate(outputs)
     ]
     last = {name: place for place, names in enumerate(needs) for name in names}
     known: dict[str, list[Any]] = {}
     for place, output in enumerate(outputs):
         taken = {name: known[name] for name in needs[place]}
-        session = _session(_part(model, [output], taken))
+        session = _create_session(_extract_part(model, [output], taken))
         known[output] = [
             session.run(
                 [output],
-                _given(session, {**sample, **{name: arrays[n] for name, arrays in taken.items()}}),
+                _select_session_inputs(
+                    session, {**sample, **{name: arrays[n] for name, arrays in taken.items()}}
+                ),
             )[0]
             for n, sample in enumerate(samples)
         ]
@@ -242,12 +253,16 @@ def _results(model: Any, layers: Sequence[_Layer], samples: Sequence[Batch]) -> 
         known = {name: arrays for name, arrays in known.items() if last.get(name, -1) > place}
 
 
-def _sources(graph: Any, output: str, known: set[str]) -> set[str]:
+def _find_sources(graph: Any, output: str, known: set[str]) -> set[str]:
     """Return the known tensors from which a tensor is computed."""
-    return {name for node in _between(graph, [output], known) for name in taken_by(node)} & known
+    return {
+        name
+        for node in _find_nodes_between(graph, [output], known)
+        for name in find_node_inputs(node)
+    } & known
 
 
-def _between(graph: Any, outputs: Sequence[str], known: Collection[str]) -> list[Any]:
+def _find_nodes_between(graph: Any, outputs: Sequence[str], known: Collection[str]) -> list[Any]:
     """Return the nodes that compute some tensors from the known ones and the inputs, in order."""
     makers = {
         name: number for number, node in enumerate(graph.node) for name in node.output if name
@@ -260,18 +275,18 @@ def _between(graph: Any, outputs: Sequence[str], known: Collection[str]) -> list
             found.add(number)
             waiting += [
                 makers[name]
-                for name in taken_by(graph.node[number])
+                for name in find_node_inputs(graph.node[number])
                 if name in makers and name not in known
             ]
     return [graph.node[number] for number in sorted(found)]
 
 
-def _part(model: Any, outputs: Sequence[str], known: Collection[str]) -> Any:
+def _extract_part(model: Any, outputs: Sequence[str], known: Collection[str]) -> Any:
     """Return the part of a model that computes some tensors from the known ones and the inputs."""
     from onnx import TensorProto, helper
 
-    nodes = _between(model.graph, outputs, known)
-    taken = {name for node in nodes for name in taken_by(node)}
+    nodes = _find_nodes_between(model.graph, outputs, known)
+    taken = {name for node in nodes for name in find_node_inputs(node)}
     inputs = [value for value in model.graph.input if value.name in taken]
     inputs += [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in known]
     results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
@@ -280,7 +295,7 @@ def _part(model: Any, outputs: Sequence[str], known: Collection[str]) -> Any:
     return helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
 
 
-def _session(model: Any) -> Any:
+def _create_session(model: Any) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -293,7 +308,7 @@ def _session(model: Any) -> Any:
     )
 
 
-def _given(session: Any, values: Batch) -> dict[str, Any]:
+def _select_session_inputs(session: Any, values: Batch) -> dict[str, Any]:
     return {each.name: values[each.name] for each in session.get_inputs()}
 
 

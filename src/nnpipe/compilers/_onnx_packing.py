@@ -56,23 +56,25 @@ class PackedConstants:
         from onnx import helper
 
         numbers = places.reshape(-1)
-        bits = bits_of(len(book) - sparse)
+        bits = count_bits(len(book) - sparse)
         inputs: list[str] = []
         if sparse:
-            inputs.append(self._constant(f"{name}/mask", packed(numbers > 0, 1)))
+            inputs.append(self._constant(f"{name}/mask", pack_numbers(numbers > 0, 1)))
             numbers = numbers[numbers > 0] - 1
         low = bits
-        for width in widths_of(bits):
+        for width in split_bits(bits):
             low -= width
             inputs.append(
                 self._constant(
-                    f"{name}/bits{low}", packed((numbers >> low) & (2**width - 1), width)
+                    f"{name}/bits{low}", pack_numbers((numbers >> low) & (2**width - 1), width)
                 )
             )
         inputs.append(self._constant(f"{name}/book", book))
         inputs.append(self._constant(f"{name}/shape", np.array(places.shape, np.int64)))
         self._kinds.add((sparse, bits))
-        self.nodes.append(helper.make_node(_title(sparse, bits), inputs, [name], domain=DOMAIN))
+        self.nodes.append(
+            helper.make_node(_format_function_name(sparse, bits), inputs, [name], domain=DOMAIN)
+        )
 
     def add_listed(self, name: str, values: Array) -> None:
         """Store where a constant is not 0, and the values there, of which there may be many."""
@@ -80,14 +82,16 @@ class PackedConstants:
 
         flat = values.reshape(-1)
         inputs = [
-            self._constant(f"{name}/mask", packed(flat != 0, 1)),
+            self._constant(f"{name}/mask", pack_numbers(flat != 0, 1)),
             self._constant(
                 f"{name}/book", np.concatenate([np.zeros(1, flat.dtype), flat[flat != 0]])
             ),
             self._constant(f"{name}/shape", np.array(values.shape, np.int64)),
         ]
         self._kinds.add((True, 0))
-        self.nodes.append(helper.make_node(_title(True, 0), inputs, [name], domain=DOMAIN))
+        self.nodes.append(
+            helper.make_node(_format_function_name(True, 0), inputs, [name], domain=DOMAIN)
+        )
 
     def add_half(self, name: str, values: Array) -> None:
         """Store a constant of 32-bit floats in 16 bits."""
@@ -114,7 +118,7 @@ class PackedConstants:
     def functions(self, opset: int) -> Iterator[Any]:
         """Yield the functions that the nodes call."""
         for sparse, bits in sorted(self._kinds):
-            yield _function(sparse, bits, opset)
+            yield _build_unpack_function(sparse, bits, opset)
 
     def _constant(self, name: str, values: Array) -> str:
         from onnx import numpy_helper
@@ -123,23 +127,23 @@ class PackedConstants:
         return name
 
 
-def bits_of(values: int) -> int:
+def count_bits(values: int) -> int:
     """Return how many bits tell so many values apart, at least 1."""
     return max(1, math.ceil(math.log2(max(values, 1))))
 
 
-def widths_of(bits: int) -> list[int]:
+def split_bits(bits: int) -> list[int]:
     """Return the widths of the parts of a number of so many bits, the highest part first.
 
     Examples
     --------
-    >>> widths_of(7), widths_of(4)
+    >>> split_bits(7), split_bits(4)
     ([4, 2, 1], [4])
     """
     return [4] * (bits // 4) + [width for width in _WIDTHS[1:] if bits % 4 & width]
 
 
-def packed(numbers: Array, width: int) -> npt.NDArray[np.uint8]:
+def pack_numbers(numbers: Array, width: int) -> npt.NDArray[np.uint8]:
     """Return numbers of so many bits in bytes, the first one in the lowest bits of the first byte.
 
     There are as many as eight numbers fill, so that all parts of numbers are equally many.
@@ -152,19 +156,19 @@ def packed(numbers: Array, width: int) -> npt.NDArray[np.uint8]:
     return found
 
 
-def packed_bytes(places: Array, values: int, sparse: bool) -> int:
+def estimate_packed_bytes(places: Array, values: int, sparse: bool) -> int:
     """Return about how many bytes packed elements take, with their nodes."""
     numbers = int((places > 0).sum()) if sparse else places.size
     mask = -(-places.size // 8) if sparse else 0
     return (
         mask
-        + sum(-(-numbers * width // 8) for width in widths_of(bits_of(values - sparse)))
+        + sum(-(-numbers * width // 8) for width in split_bits(count_bits(values - sparse)))
         + values
         + _NODE_BYTES
     )
 
 
-def listed_bytes(values: Array) -> int:
+def estimate_sparse_bytes(values: Array) -> int:
     """Return about how many bytes a constant takes if only elements that are not 0 are stored,
     with its nodes.
     """
@@ -173,7 +177,7 @@ def listed_bytes(values: Array) -> int:
     )
 
 
-def losslessly_packed(values: Array) -> tuple[Array, Array, bool] | None:
+def find_lossless_packing(values: Array) -> tuple[Array, Array, bool] | None:
     """Return places, codebook and whether zeros are left out, if an array is smaller so; None if
     it is not.
     """
@@ -181,21 +185,21 @@ def losslessly_packed(values: Array) -> tuple[Array, Array, bool] | None:
     if len(book) > _MOST_VALUES:
         return None
     places = places.reshape(values.shape)
-    ways = [(packed_bytes(places, len(book), False), places, book, False)]
+    ways = [(estimate_packed_bytes(places, len(book), False), places, book, False)]
     zero = np.flatnonzero(book == 0)
     if len(zero) and len(book) > 1:
         order = np.concatenate([zero, np.delete(np.arange(len(book)), zero)])
         moved = np.argsort(order)[places]
-        ways.append((packed_bytes(moved, len(book), True), moved, book[order], True))
+        ways.append((estimate_packed_bytes(moved, len(book), True), moved, book[order], True))
     best = min(ways, key=lambda way: way[0])
     return best[1:] if best[0] < values.nbytes else None
 
 
-def _title(sparse: bool, bits: int) -> str:
+def _format_function_name(sparse: bool, bits: int) -> str:
     return f"{'Sparse' if sparse else 'Dense'}{bits}"
 
 
-def _function(sparse: bool, bits: int, opset: int) -> Any:
+def _build_unpack_function(sparse: bool, bits: int, opset: int) -> Any:
     """Return the function that unpacks numbers of so many bits; it takes the parts, the codebook
     and the shape.
 
@@ -205,56 +209,67 @@ def _function(sparse: bool, bits: int, opset: int) -> Any:
 
     nodes: list[Any] = []
 
-    def do(kind: str, inputs: list[str], output: str, **attributes: Any) -> str:
+    def add_node(kind: str, inputs: list[str], output: str, **attributes: Any) -> str:
         nodes.append(helper.make_node(kind, inputs, [output], **attributes))
         return output
 
-    def constant(output: str, values: Array) -> str:
-        return do("Constant", [], output, value=numpy_helper.from_array(values))
+    def add_constant(output: str, values: Array) -> str:
+        return add_node("Constant", [], output, value=numpy_helper.from_array(values))
 
     def unpack(name: str, width: int) -> str:
-        shifts = constant(f"{name}s", np.arange(0, 8, width, dtype=np.uint8))
-        rows = do("Unsqueeze", [name, axis], f"{name}u")
-        shifted = do("BitShift", [rows, shifts], f"{name}b", direction="RIGHT")
-        whole = do("Mod", [shifted, constant(f"{name}m", np.array(2**width, np.uint8))], f"{name}r")
-        return do(
-            "Reshape", [do("Cast", [whole], f"{name}c", to=TensorProto.INT32), axis], f"{name}f"
+        shifts = add_constant(f"{name}s", np.arange(0, 8, width, dtype=np.uint8))
+        rows = add_node("Unsqueeze", [name, axis], f"{name}u")
+        shifted = add_node("BitShift", [rows, shifts], f"{name}b", direction="RIGHT")
+        whole = add_node(
+            "Mod", [shifted, add_constant(f"{name}m", np.array(2**width, np.uint8))], f"{name}r"
+        )
+        return add_node(
+            "Reshape",
+            [add_node("Cast", [whole], f"{name}c", to=TensorProto.INT32), axis],
+            f"{name}f",
         )
 
-    axis, zero = constant("ax", np.array([-1], np.int64)), constant("z", np.array([0], np.int64))
-    count = do("ReduceProd", ["shape"], "n", keepdims=1)
+    axis, zero = (
+        add_constant("ax", np.array([-1], np.int64)),
+        add_constant("z", np.array([0], np.int64)),
+    )
+    count = add_node("ReduceProd", ["shape"], "n", keepdims=1)
     total, low = "", bits
-    parts = [f"p{number}" for number in range(len(widths_of(bits)))]
-    for name, width in zip(parts, widths_of(bits), strict=True):
+    parts = [f"p{number}" for number in range(len(split_bits(bits)))]
+    for name, width in zip(parts, split_bits(bits), strict=True):
         low -= width
         part = unpack(name, width)
         if low:
-            part = do("Mul", [part, constant(f"{name}w", np.array(2**low, np.int32))], f"{name}x")
-        total = do("Add", [total, part], f"{name}t") if total else part
+            part = add_node(
+                "Mul", [part, add_constant(f"{name}w", np.array(2**low, np.int32))], f"{name}x"
+            )
+        total = add_node("Add", [total, part], f"{name}t") if total else part
     if sparse:
-        there = do("Slice", [unpack("mask", 1), zero, count], "there")
-        one = constant("one", np.array(1, np.int32))
-        own = do("CumSum", [there, constant("a0", np.array(0, np.int64))], "sum")
+        there = add_node("Slice", [unpack("mask", 1), zero, count], "there")
+        one = add_constant("one", np.array(1, np.int32))
+        own = add_node("CumSum", [there, add_constant("a0", np.array(0, np.int64))], "sum")
         if bits:
-            at = do(
+            at = add_node(
                 "Max",
-                [do("Sub", [own, one], "before"), constant("i0", np.array(0, np.int32))],
+                [add_node("Sub", [own, one], "before"), add_constant("i0", np.array(0, np.int32))],
                 "at",
             )
-            own = do("Add", [do("Gather", [total, at], "own"), one], "own1")
-        total = do("Mul", [there, own], "places")
+            own = add_node("Add", [add_node("Gather", [total, at], "own"), one], "own1")
+        total = add_node("Mul", [there, own], "places")
     else:
-        total = do("Slice", [total, zero, count], "places")
-    do("Reshape", [do("Gather", ["book", total], "flat"), "shape"], "out")
+        total = add_node("Slice", [total, zero, count], "places")
+    add_node("Reshape", [add_node("Gather", ["book", total], "flat"), "shape"], "out")
     inputs = [*(["mask"] if sparse else []), *parts, "book", "shape"]
     imports = [helper.make_opsetid("", opset)]
-    return helper.make_function(DOMAIN, _title(sparse, bits), inputs, ["out"], nodes, imports)
+    return helper.make_function(
+        DOMAIN, _format_function_name(sparse, bits), inputs, ["out"], nodes, imports
+    )
 
 
 _DIGITS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 
-def slim(model: Any) -> None:
+def slim_onnx_model(model: Any) -> None:
     """Shorten an ``onnx.ModelProto`` in place; names of its inputs and outputs are kept.
 
     Models with graphs inside nodes keep all names.
@@ -307,7 +322,7 @@ def _shorten_names(graph: Any) -> None:
     left.
     """
     taken = {value.name for value in (*graph.input, *graph.output)} | {""}
-    fresh = (name for name in _names() if name not in taken)
+    fresh = (name for name in _generate_names() if name not in taken)
     short: dict[str, str] = {name: name for name in taken}
     for node in graph.node:
         node.ClearField("name")
@@ -325,6 +340,6 @@ def _shorten_names(graph: Any) -> None:
     graph.name = "g"
 
 
-def _names() -> Iterator[str]:
+def _generate_names() -> Iterator[str]:
     for length in itertools.count(1):
         yield from map("".join, itertools.product(_DIGITS, repeat=length))

@@ -47,7 +47,7 @@ class GraphStep:
     passing: bool = False
 
 
-def chosen(patterns: Sequence[str], known: Collection[str], owner: str) -> set[str]:
+def match_tensors(patterns: Sequence[str], known: Collection[str], owner: str) -> set[str]:
     """Return the tensors that names or patterns such as ``block1*`` stand for.
 
     Parameters
@@ -72,7 +72,7 @@ def chosen(patterns: Sequence[str], known: Collection[str], owner: str) -> set[s
             else {name for name in known if fnmatchcase(name, pattern)}
         )
         if not matching:
-            told = ", ".join(map(repr, _near(pattern, known)))
+            told = ", ".join(map(repr, _suggest_names(pattern, known)))
             raise ConfigError(
                 f"{owner}: --keep-float {pattern!r} is no tensor of the model; near it are {told}"
             )
@@ -80,7 +80,7 @@ def chosen(patterns: Sequence[str], known: Collection[str], owner: str) -> set[s
     return found
 
 
-def _near(pattern: str, known: Collection[str]) -> list[str]:
+def _suggest_names(pattern: str, known: Collection[str]) -> list[str]:
     """Return the names nearest to one that is not there: first those that contain it, the
     shortest of them first.
     """
@@ -93,7 +93,7 @@ def _near(pattern: str, known: Collection[str]) -> list[str]:
     return list(dict.fromkeys([*holding, *alike]))[:_NEAR] or sorted(known)[:_NEAR]
 
 
-def merged(tensors: Iterable[str], steps: Sequence[GraphStep]) -> set[str]:
+def extend_over_passing_steps(tensors: Iterable[str], steps: Sequence[GraphStep]) -> set[str]:
     """Return tensors together with those that are clipped or moved to or from them."""
     beside: dict[str, set[str]] = {}
     for step in steps:
@@ -109,7 +109,7 @@ def merged(tensors: Iterable[str], steps: Sequence[GraphStep]) -> set[str]:
     return found
 
 
-def touching(tensors: Collection[str], steps: Sequence[GraphStep]) -> list[GraphStep]:
+def find_touching_steps(tensors: Collection[str], steps: Sequence[GraphStep]) -> list[GraphStep]:
     """Return the operations that compute or take any of the tensors."""
     wanted = set(tensors)
     return [step for step in steps if not wanted.isdisjoint((*step.inputs, *step.outputs))]
@@ -144,7 +144,7 @@ class FloatKeepingCompiler(WritingCompiler):
         "'block1*'; what takes them is computed in floats, and in most runtimes what computes them",
     )
 
-    def _named(self, known: Collection[str]) -> set[str]:
+    def _match_keep_float(self, known: Collection[str]) -> set[str]:
         """Return the tensors named by ``keep_float``, among all names of the model.
 
         Raises
@@ -152,14 +152,17 @@ class FloatKeepingCompiler(WritingCompiler):
         ConfigError
             If a name or pattern stands for no tensor.
         """
-        return chosen(self.keep_float, known, type(self).__name__)
+        return match_tensors(self.keep_float, known, type(self).__name__)
 
-    def _kept(self, steps: Sequence[GraphStep]) -> set[str]:
+    def _resolve_keep_float(self, steps: Sequence[GraphStep]) -> set[str]:
         """Return the tensors to keep in floats, with those that are clipped or moved to or from
         them.
         """
-        return merged(
-            self._named({name for step in steps for name in (*step.inputs, *step.outputs)}), steps
+        return extend_over_passing_steps(
+            self._match_keep_float(
+                {name for step in steps for name in (*step.inputs, *step.outputs)}
+            ),
+            steps,
         )
 
     def _check_keep_float(self, quantises: bool, needed: str) -> None:
@@ -181,7 +184,7 @@ class WeightQuantisingCompiler(WritingCompiler):
         False, help="use 7 bits for weights, which avoids overflow on x86 processors without VNNI"
     )
 
-    def _outcome(self, destination: Path) -> Mapping[str, Any]:
+    def _describe_outcome(self, destination: Path) -> Mapping[str, Any]:
         if not has_weights_of_8_bits(destination, self.produces):
             return {}
         return {"weight_bits": 7 if self.reduce_range else 8}

@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.compilers._quantisation import GraphStep, touching
+from nnpipe.compilers._quantisation import GraphStep, find_touching_steps
 from nnpipe.compilers._tflite_ranges import PASSING
-from nnpipe.compilers._tflite_ranges import operator_kind as tflite_operator_kind
+from nnpipe.compilers._tflite_ranges import get_operator_name as tflite_operator_kind
 from nnpipe.core.errors import CompileError
 from nnpipe.frameworks.torch_program import QUANTISED
 
 _MOST = 255.0  # XNNPACK's limit is 256, for numbers in single precision
 
 
-def widening(taken: float, weight: float, given: float) -> float:
+def compute_widening(taken: float, weight: float, given: float) -> float:
     """Return by how much the scale of a result has to be increased; 1 if XNNPACK can compute it as
     it is.
 
@@ -39,7 +39,7 @@ def widening(taken: float, weight: float, given: float) -> float:
 
     Examples
     --------
-    >>> widening(0.1, 0.01, 0.05), widening(51000, 0.01, 1)
+    >>> compute_widening(0.1, 0.01, 0.05), compute_widening(51000, 0.01, 1)
     (1.0, 2.0)
     """
     return max(1.0, taken * weight / given / _MOST) if given > 0 else 1.0
@@ -72,7 +72,7 @@ _PASSING = frozenset(
 _ANNOTATION = "quantization_annotation"
 
 
-def keeping_types(
+def wrap_quantizer(
     quantiser: Any,
     kept: Callable[[Sequence[GraphStep]], set[str]] | None = None,
     before: Sequence[GraphStep] = (),
@@ -90,7 +90,7 @@ def keeping_types(
     kept
         Returns the tensors to keep in floats, given the operations of the program; by default none.
     before
-        The operations of the program before torchao changes it, from :func:`steps_of`: a
+        The operations of the program before torchao changes it, from :func:`list_fx_steps`: a
         normalisation that is folded into a convolution stands for the convolution then.
     """
     from torchao.quantization.pt2e.quantizer import Quantizer
@@ -101,14 +101,14 @@ def keeping_types(
 
         def annotate(self, model: Any) -> Any:
             model = quantiser.annotate(model)
-            untouched = {node for node in model.graph.nodes if _takes_or_gives_integers(node)}
+            untouched = {node for node in model.graph.nodes if _has_integer_tensors(node)}
             if kept is not None:
-                steps = steps_of(model)
+                steps = list_fx_steps(model)
                 there = {step.name for step in steps}
                 steps += [step for step in before if step.passing and step.name not in there]
-                floats = {step.name for step in touching(kept(steps), steps)}
+                floats = {step.name for step in find_touching_steps(kept(steps), steps)}
                 untouched |= {node for node in model.graph.nodes if node.name in floats}
-            _withdraw(model, untouched)
+            _remove_annotations(model, untouched)
             return model
 
         def validate(self, model: Any) -> None:
@@ -117,7 +117,7 @@ def keeping_types(
     return TypeKeeping()
 
 
-def steps_of(model: Any, inputs: Sequence[str] = ()) -> list[GraphStep]:
+def list_fx_steps(model: Any, inputs: Sequence[str] = ()) -> list[GraphStep]:
     """Return the operations and inputs of a ``torch.fx.GraphModule``.
 
     Parameters
@@ -131,19 +131,21 @@ def steps_of(model: Any, inputs: Sequence[str] = ()) -> list[GraphStep]:
     for node in model.graph.nodes:
         if node.op in ("placeholder", "call_function"):
             taken = tuple(given.name for given in node.all_input_nodes if given.op != "get_attr")
-            found.append(GraphStep(node.name, taken, (node.name,), operator_kind(node) in _PASSING))
+            found.append(
+                GraphStep(node.name, taken, (node.name,), get_operator_kind(node) in _PASSING)
+            )
         if node.op == "placeholder" and (known := next(names, node.name)) != node.name:
             found.append(GraphStep(known, (node.name,), (known,), passing=True))
     return found
 
 
-def operator_kind(node: Any) -> str:
+def get_operator_kind(node: Any) -> str:
     """Return the name of a node's operator, such as ``linear``; empty if it calls none."""
     schema = getattr(node.target, "_schema", None)
     return "" if schema is None else str(schema.name).partition("::")[2].removesuffix("_")
 
 
-def _takes_or_gives_integers(node: Any) -> bool:
+def _has_integer_tensors(node: Any) -> bool:
     """Return whether a node is to be quantised although it computes integers, or takes some."""
     annotation = node.meta.get(_ANNOTATION)
     return annotation is not None and any(map(_is_integer, (node, *annotation.input_qspec_map)))
@@ -154,7 +156,7 @@ def _is_integer(node: Any) -> bool:
     return getattr(value, "dtype", None) is not None and not value.is_floating_point()
 
 
-def _withdraw(model: Any, floats: set[Any]) -> None:
+def _remove_annotations(model: Any, floats: set[Any]) -> None:
     """Remove the annotations of nodes, and of those that share the scale of such a node."""
     from torchao.quantization.pt2e.quantizer import SharedQuantizationSpec
 
@@ -205,48 +207,48 @@ def widen_results(prepared: Any) -> None:
     """
     modules = dict(prepared.named_modules())
     for node in prepared.graph.nodes:
-        if operator_kind(node) not in _WEIGHTED:
+        if get_operator_kind(node) not in _WEIGHTED:
             continue
-        observers = [_observer(each, modules) for each in node.args[:2]] + [
-            _of_result(node, modules)
+        observers = [_get_observer(each, modules) for each in node.args[:2]] + [
+            _find_result_observer(node, modules)
         ]
         if any(each is None for each in observers):
             continue
-        taken, weight, given = map(_scale, observers)
-        factor = widening(taken, weight, given)
+        taken, weight, given = map(_compute_greatest_scale, observers)
+        factor = compute_widening(taken, weight, given)
         if factor > 1:
             scale, zero_point = observers[2].calculate_qparams()
-            _fix(observers[2], (scale * factor, zero_point))
+            _freeze_qparams(observers[2], (scale * factor, zero_point))
 
 
-def _observer(node: Any, modules: Mapping[str, Any]) -> Any:
+def _get_observer(node: Any, modules: Mapping[str, Any]) -> Any:
     """Return the observer whose result a node is, or none."""
     found = modules.get(str(node.target)) if getattr(node, "op", "") == "call_module" else None
     return found if hasattr(found, "calculate_qparams") else None
 
 
-def _of_result(node: Any, modules: Mapping[str, Any]) -> Any:
+def _find_result_observer(node: Any, modules: Mapping[str, Any]) -> Any:
     """Return the observer of an operation's result, or of the limits that are computed together
     with it.
     """
     for user in node.users:
-        if (found := _observer(user, modules)) is not None:
+        if (found := _get_observer(user, modules)) is not None:
             return found
-        if operator_kind(user) in _LIMITS:
-            return _of_result(user, modules)
+        if get_operator_kind(user) in _LIMITS:
+            return _find_result_observer(user, modules)
     return None
 
 
-def _scale(observer: Any) -> float:
+def _compute_greatest_scale(observer: Any) -> float:
     """Return the greatest scale of an observer, which then keeps it: a search in a histogram
     takes time.
     """
     found = observer.calculate_qparams()
-    _fix(observer, found)
+    _freeze_qparams(observer, found)
     return float(found[0].max())
 
 
-def _fix(observer: Any, found: Any) -> None:
+def _freeze_qparams(observer: Any, found: Any) -> None:
     observer.calculate_qparams = lambda: found
 
 
@@ -281,19 +283,23 @@ def with_loadable_ranges(content: bytes, floats: Collection[str]) -> bytes:
             tflite_operator_kind(model, operator),
             int(operator.outputs[0]) if len(operator.outputs) else -1,
         )
-        if result < 0 or tensors[result].name.decode() in floats or _range(tensors[result]) is None:
+        if (
+            result < 0
+            or tensors[result].name.decode() in floats
+            or _get_range(tensors[result]) is None
+        ):
             continue
         if kind in _TFLITE_WEIGHTED:
             taken, weights = (
                 tensors[int(operator.inputs[place])] for place in _TFLITE_WEIGHTED[kind]
             )
-            factor = widening(
-                _tensor_scale(taken),
-                _weight_scale(model, weights),
-                _tensor_scale(tensors[result]),
+            factor = compute_widening(
+                _compute_tensor_scale(taken),
+                _compute_weight_scale(model, weights),
+                _compute_tensor_scale(tensors[result]),
             )
             if factor > 1:
-                _widen(tensors[result], factor)
+                _widen_range(tensors[result], factor)
                 widened.add(result)
         elif kind in PASSING and kind not in _TFLITE_LIMITS and int(operator.inputs[0]) in widened:
             own, other = tensors[result].quantization, tensors[int(operator.inputs[0])].quantization
@@ -302,7 +308,7 @@ def with_loadable_ranges(content: bytes, floats: Collection[str]) -> bytes:
     return bytes(flatbuffer_utils.convert_object_to_bytearray(model)) if widened else content
 
 
-def _range(tensor: Any) -> tuple[float, float] | None:
+def _get_range(tensor: Any) -> tuple[float, float] | None:
     """Return the range of a tensor together with 0, which is always represented."""
     found = tensor.quantization
     if found is None or found.min is None or found.max is None or len(found.min) != 1:
@@ -310,12 +316,12 @@ def _range(tensor: Any) -> tuple[float, float] | None:
     return min(float(found.min[0]), 0.0), max(float(found.max[0]), 0.0)
 
 
-def _tensor_scale(tensor: Any) -> float:
-    low, high = _range(tensor) or (0.0, 0.0)
+def _compute_tensor_scale(tensor: Any) -> float:
+    low, high = _get_range(tensor) or (0.0, 0.0)
     return (high - low) / _STEPS
 
 
-def _weight_scale(model: Any, tensor: Any) -> float:
+def _compute_weight_scale(model: Any, tensor: Any) -> float:
     """Return the greatest scale of constant weights; 0 for others."""
     from tensorflow.lite.python import schema_py_generated as schema
 
@@ -326,6 +332,6 @@ def _weight_scale(model: Any, tensor: Any) -> float:
     return float(max(values.max(), -values.min())) / _WEIGHT_STEPS
 
 
-def _widen(tensor: Any, factor: float) -> None:
-    low, high = _range(tensor) or (0.0, 0.0)
+def _widen_range(tensor: Any, factor: float) -> None:
+    low, high = _get_range(tensor) or (0.0, 0.0)
     tensor.quantization.min, tensor.quantization.max = [low * factor], [high * factor]

@@ -14,9 +14,17 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from nnpipe.compilers._quantisation import FloatKeepingCompiler, IntegerIOCompiler, touching
+from nnpipe.compilers._quantisation import (
+    FloatKeepingCompiler,
+    IntegerIOCompiler,
+    find_touching_steps,
+)
 from nnpipe.compilers._requantisation import with_loadable_ranges
-from nnpipe.compilers._tflite_ranges import float_parts, steps_of, with_measured_ranges
+from nnpipe.compilers._tflite_ranges import (
+    find_float_parts,
+    list_tflite_steps,
+    with_measured_ranges,
+)
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact, Claim
 from nnpipe.core.compiler import Calibration
@@ -24,7 +32,7 @@ from nnpipe.core.discoverable import Tool
 from nnpipe.core.errors import CompileError, ConfigError
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.tflite import read_tflite
-from nnpipe.frameworks.keras import copying_variables, import_keras
+from nnpipe.frameworks.keras import import_keras, suppress_copy_warning
 
 _COMMAND = "edgetpu_compiler"
 EDGETPU = Tool(
@@ -83,7 +91,7 @@ Call = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """A function from TensorFlow tensors by name to TensorFlow tensors by name."""
 
 
-class TFLiteConverting(IntegerIOCompiler, FloatKeepingCompiler):
+class TFLiteConverterBase(IntegerIOCompiler, FloatKeepingCompiler):
     """Base of compilers that turn a model into a TensorFlow function, which TensorFlow's converter
     converts.
 
@@ -180,13 +188,13 @@ class TFLiteConverting(IntegerIOCompiler, FloatKeepingCompiler):
     def _write(
         self, artifact: Artifact, destination: Path, calibration: Calibration | None
     ) -> IOSpec:
-        with copying_variables(), warnings.catch_warnings():
+        with suppress_copy_warning(), warnings.catch_warnings():
             # TensorFlow's calibrator and flatbuffer tools use its deprecated interpreter.
             warnings.filterwarnings(
                 "ignore", message=r"\s*Warning: tf\.lite\.Interpreter is deprecated"
             )
             converted = self._convert(artifact, calibration)
-        converted = _renamed(converted, artifact.io)
+        converted = _rename_signature(converted, artifact.io)
         destination.write_bytes(
             compile_for_edgetpu(converted) if self.target == "edgetpu" else converted
         )
@@ -196,7 +204,7 @@ class TFLiteConverting(IntegerIOCompiler, FloatKeepingCompiler):
         batch = self.fixed_batch or (1 if self.target == "edgetpu" else None)
         samples = []
         if calibration is not None and self.target in _INTEGER:
-            samples = list(_samples(calibration, artifact.io, batch))
+            samples = list(_iter_samples(calibration, artifact.io, batch))
         tf, _ = import_keras()
         # A folder, because only a saved model keeps the names of inputs and outputs.
         with tempfile.TemporaryDirectory() as folder:
@@ -220,16 +228,20 @@ class TFLiteConverting(IntegerIOCompiler, FloatKeepingCompiler):
                         "--fixed-batch 1"
                     ) from error
                 raise
-        return self._quantised(with_measured_ranges(content, samples)) if samples else content
+        return (
+            self._quantize_calibrated(with_measured_ranges(content, samples))
+            if samples
+            else content
+        )
 
-    def _quantised(self, calibrated: bytes) -> bytes:
+    def _quantize_calibrated(self, calibrated: bytes) -> bytes:
         from tensorflow import as_dtype
         from tensorflow.lite.python.convert import mlir_quantize
 
         floats = (
             None
             if self.integer_only or self.target == "edgetpu"
-            else self._float_tensors(calibrated)
+            else self._find_float_tensors(calibrated)
         )
         content: bytes = mlir_quantize(
             with_loadable_ranges(calibrated, floats or ()),
@@ -240,13 +252,15 @@ class TFLiteConverting(IntegerIOCompiler, FloatKeepingCompiler):
         )
         return content
 
-    def _float_tensors(self, calibrated: bytes) -> list[str]:
+    def _find_float_tensors(self, calibrated: bytes) -> list[str]:
         """Return the results of the operators that stay in floats."""
-        found = float_parts(calibrated)
+        found = find_float_parts(calibrated)
         if self.keep_float:
-            steps = steps_of(calibrated)
+            steps = list_tflite_steps(calibrated)
             found += [
-                output for step in touching(self._kept(steps), steps) for output in step.outputs
+                output
+                for step in find_touching_steps(self._resolve_keep_float(steps), steps)
+                for output in step.outputs
             ]
         return sorted(set(found))
 
@@ -278,7 +292,7 @@ def _save(call: Call, variables: list[Any], io: IOSpec, batch: int | None, folde
     tf.saved_model.save(module, folder, signatures={"serving_default": function})
 
 
-def _samples(
+def _iter_samples(
     calibration: Calibration, io: IOSpec, batch: int | None
 ) -> Iterator[dict[str, np.ndarray]]:
     for sample in calibration():
@@ -288,7 +302,7 @@ def _samples(
         }
 
 
-def _renamed(content: bytes, io: IOSpec) -> bytes:
+def _rename_signature(content: bytes, io: IOSpec) -> bytes:
     """Return the model with the names of inputs and outputs in its signature; the converter
     rejects some names.
     """

@@ -58,7 +58,7 @@ PASSING = (
 _SCORES = ("ADD", "SUB", "MUL", "DIV", "SELECT", "SELECT_V2", "MAXIMUM", "MINIMUM")
 
 
-def float_parts(content: bytes) -> list[str]:
+def find_float_parts(content: bytes) -> list[str]:
     """Return the names of the tensors that the parts of a model compute which should stay in
     floats.
     """
@@ -69,16 +69,16 @@ def float_parts(content: bytes) -> list[str]:
     places: set[int] = set()
     for number, kind in enumerate(graph.kinds):
         if kind == "RSQRT":
-            places |= graph.normalisation(number)
+            places |= graph.find_normalization(number)
         elif kind == "SOFTMAX" and not graph.results.intersection(graph.outputs[number]):
-            places |= {number} | graph.before(number, _SCORES)
+            places |= {number} | graph.find_producers(number, _SCORES)
     tensors = model.subgraphs[0].tensors
     return sorted(
         {tensors[out].name.decode() for number in places for out in graph.outputs[number]}
     )
 
 
-def steps_of(content: bytes) -> list[GraphStep]:
+def list_tflite_steps(content: bytes) -> list[GraphStep]:
     """Return the operators of a model's main graph, as far as they compute anything."""
     from tensorflow.lite.tools import flatbuffer_utils
 
@@ -101,7 +101,7 @@ class _Operators:
 
     def __init__(self, model: Any) -> None:
         graph = model.subgraphs[0]
-        self.kinds = [operator_kind(model, operator) for operator in graph.operators]
+        self.kinds = [get_operator_name(model, operator) for operator in graph.operators]
         self.inputs = [
             [int(place) for place in operator.inputs if place >= 0] for operator in graph.operators
         ]
@@ -120,11 +120,11 @@ class _Operators:
             if place not in self.maker and place not in set(map(int, graph.inputs))
         }
 
-    def normalisation(self, root: int) -> set[int]:
+    def find_normalization(self, root: int) -> set[int]:
         """Return the operators of the normalisation that has this reciprocal root, and of the
         sum it normalises.
         """
-        found, given = self._statistics(root)
+        found, given = self._find_statistics(root)
         if not any(self.kinds[number] in ("MEAN", "SUM") for number in found):
             return set()  # a root of something else
         known = (
@@ -147,9 +147,9 @@ class _Operators:
             for place in given
             if place in self.maker and self.kinds[self.maker[place]] == "ADD"
         }
-        return found.union(sums, *(self.before(number, ("ADD",)) for number in sums))
+        return found.union(sums, *(self.find_producers(number, ("ADD",)) for number in sums))
 
-    def before(self, number: int, kinds: tuple[str, ...]) -> set[int]:
+    def find_producers(self, number: int, kinds: tuple[str, ...]) -> set[int]:
         """Return the operators of some kinds that compute the inputs of one, and those that
         compute theirs.
         """
@@ -163,7 +163,7 @@ class _Operators:
                     waiting.append(maker)
         return found
 
-    def _statistics(self, root: int) -> tuple[set[int], set[int]]:
+    def _find_statistics(self, root: int) -> tuple[set[int], set[int]]:
         """Return the operators that compute mean and variance with the root itself, and the
         normalised tensors.
         """
@@ -173,7 +173,7 @@ class _Operators:
             number = waiting.pop()
             for place in self.inputs[number]:
                 maker = self.maker.get(place)
-                if self.kinds[number] in ("SQUARED_DIFFERENCE", "SQUARE") or _squares(
+                if self.kinds[number] in ("SQUARED_DIFFERENCE", "SQUARE") or _is_square(
                     self.inputs[number]
                 ):
                     squared.add(place)
@@ -181,10 +181,10 @@ class _Operators:
                     found.add(maker)
                     waiting.append(maker)
         for place in squared:
-            given |= self._centre(place, found)
+            given |= self._find_centre(place, found)
         return found, given
 
-    def _centre(self, place: int, found: set[int]) -> set[int]:
+    def _find_centre(self, place: int, found: set[int]) -> set[int]:
         """Add the operators that subtract the mean before the square; return the tensor that has
         it.
         """
@@ -206,11 +206,11 @@ class _Operators:
         return {place}
 
 
-def _squares(inputs: list[int]) -> bool:
+def _is_square(inputs: list[int]) -> bool:
     return len(inputs) == 2 and inputs[0] == inputs[1]
 
 
-def operator_kind(model: Any, operator: Any) -> str:
+def get_operator_name(model: Any, operator: Any) -> str:
     """Return the name of a builtin operator in the schema."""
     from tensorflow.lite.tools import flatbuffer_utils
 
@@ -290,19 +290,19 @@ def with_measured_ranges(content: bytes, samples: Iterable[Mapping[str, np.ndarr
     graph = model.subgraphs[0]
     calibrated = {
         place
-        for place in _computed(graph)
+        for place in _list_computed_tensors(graph)
         if (found := graph.tensors[place].quantization) is not None
         and found.min is not None
         and len(found.min) == 1
     }
-    ranges = _measured(content, calibrated, samples)
+    ranges = _measure_ranges(content, calibrated, samples)
     for place, measured in ranges.items():
         _set(graph.tensors[place], measured.low, measured.high)
     _lift_masks(model, ranges)
     return bytes(flatbuffer_utils.convert_object_to_bytearray(model))
 
 
-def _computed(graph: Any) -> set[int]:
+def _list_computed_tensors(graph: Any) -> set[int]:
     """Return the inputs of a graph and the results of its operators, without states."""
     found = {int(place) for operator in graph.operators for place in operator.outputs} | set(
         map(int, graph.inputs)
@@ -310,7 +310,7 @@ def _computed(graph: Any) -> set[int]:
     return {place for place in found if place >= 0 and not graph.tensors[place].isVariable}
 
 
-def _measured(
+def _measure_ranges(
     content: bytes, places: Iterable[int], samples: Iterable[Mapping[str, np.ndarray]]
 ) -> dict[int, _Range]:
     from tensorflow.lite.python.interpreter import Interpreter, OpResolverType
@@ -352,7 +352,7 @@ def _set(tensor: Any, low: float, high: float) -> None:
 def _lift_masks(model: Any, ranges: Mapping[int, _Range]) -> None:
     """Raise the numbers that hide keys, in constants and ranges, to just below the scores."""
     graph = model.subgraphs[0]
-    before = _before_softmax(model)
+    before = _find_softmax_operands(model)
     hidden = {
         place: found for place, found in ranges.items() if place in before and found.low <= HIDING
     }
@@ -385,7 +385,7 @@ def _lift_constant(model: Any, tensor: Any, lowest: float) -> None:
         model.buffers[tensor.buffer].data = np.frombuffer(lifted.tobytes(), np.uint8)
 
 
-def _before_softmax(model: Any) -> set[int]:
+def _find_softmax_operands(model: Any) -> set[int]:
     """Return the tensors from which the operands of softmaxes are computed by adding, selecting
     and moving values.
     """
@@ -394,7 +394,7 @@ def _before_softmax(model: Any) -> set[int]:
     waiting = [
         int(place)
         for operator in graph.operators
-        if operator_kind(model, operator) == "SOFTMAX"
+        if get_operator_name(model, operator) == "SOFTMAX"
         for place in operator.inputs
     ]
     found: set[int] = set()
@@ -404,6 +404,6 @@ def _before_softmax(model: Any) -> set[int]:
             continue
         found.add(place)
         maker = makers.get(place)
-        if maker is not None and operator_kind(model, maker) in _PASSING:
+        if maker is not None and get_operator_name(model, maker) in _PASSING:
             waiting += map(int, maker.inputs)
     return found

@@ -13,8 +13,13 @@ from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import ArtifactError, CompileError
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.pt2 import read_program
-from nnpipe.frameworks.torch_program import LoadedProgram, program_bytes, quiet, tensors_of
-from nnpipe.frameworks.torch_state import state_buffers
+from nnpipe.frameworks.torch_program import (
+    LoadedProgram,
+    convert_to_tensors,
+    serialize_program,
+    suppress_torch_logs,
+)
+from nnpipe.frameworks.torch_state import list_state_buffers
 
 
 class TorchProgramCompiler(WritingCompiler):
@@ -31,7 +36,7 @@ class TorchProgramCompiler(WritingCompiler):
         """Write a ``torch.export.ExportedProgram`` that can be loaded again; return its inputs
         and outputs.
         """
-        destination.write_bytes(program_bytes(native))
+        destination.write_bytes(serialize_program(native))
         try:
             return read_program(destination).io
         except ArtifactError as error:
@@ -111,46 +116,49 @@ class DistillingCompiler(TorchProgramCompiler):
         """
         import torch
 
-        if kept := state_buffers(loaded.native):
+        if kept := list_state_buffers(loaded.native):
             raise CompileError(
                 f"it keeps {', '.join(kept)} from one run to the next, so it cannot be trained "
                 f"further here"
             )
-        samples = [tensors_of(batch) for batch in calibration()]
+        samples = [convert_to_tensors(batch) for batch in calibration()]
         count = max(1, round(_HELD_BACK * len(samples))) if careful else 0
         if careful and len(samples) < 2:
             raise CompileError(
                 "fine-tuning holds a part of the calibration samples back; give at least 2"
             )
         # The same samples, whatever the order of training.
-        held, batches = (self._batches(loaded, part) for part in (samples[:count], samples[count:]))
+        held, batches = (
+            self._make_batches(loaded, part) for part in (samples[:count], samples[count:])
+        )
         teacher = loaded.module()
-        with torch.no_grad(), quiet():
+        with torch.no_grad(), suppress_torch_logs():
             wanted, expected = (
                 [loaded.call(teacher, batch) for batch in part] for part in (batches, held)
             )
-        kinds = _kinds(teacher, len(loaded.io.outputs))
+        kinds = _find_probability_outputs(teacher, len(loaded.io.outputs))
         trained = [p.requires_grad_() for p in student.parameters() if p.is_floating_point()]
         weights = dict(student.named_parameters(remove_duplicate=False))
         optimiser = torch.optim.Adam(trained, lr=self.fine_tuning_rate)
         order = torch.Generator().manual_seed(self.fine_tuning_seed)
         places: list[int] = []
 
-        def judged() -> float:
+        def evaluate_student() -> float:
             with torch.no_grad():
                 losses = [
-                    float(_loss(loaded.call(student, batch), want, kinds)) * _length(batch)
+                    float(_compute_loss(loaded.call(student, batch), want, kinds))
+                    * _get_batch_length(batch)
                     for batch, want in zip(held, expected, strict=True)
                 ]
             return sum(losses)
 
-        with torch.enable_grad(), quiet():
-            best = _Best(trained, optimiser, judged) if careful else None
+        with torch.enable_grad(), suppress_torch_logs():
+            best = _BestWeights(trained, optimiser, evaluate_student) if careful else None
             for step in range(self.fine_tuning_steps):
                 places = places or torch.randperm(len(batches), generator=order).tolist()
                 place = places.pop()
                 optimiser.zero_grad()
-                loss = _loss(loaded.call(student, batches[place]), wanted[place], kinds)
+                loss = _compute_loss(loaded.call(student, batches[place]), wanted[place], kinds)
                 if not torch.isfinite(loss):
                     raise CompileError("fine-tuning ran away; use a smaller --fine-tuning-rate")
                 loss.backward()
@@ -165,7 +173,7 @@ class DistillingCompiler(TorchProgramCompiler):
         if best is not None:
             log.info("fine-tuning: %s", best)
 
-    def _batches(
+    def _make_batches(
         self, loaded: LoadedProgram, samples: list[dict[str, Any]]
     ) -> list[dict[str, Any]]:
         """Return the samples as batches, if the program takes several samples at once."""
@@ -183,7 +191,7 @@ class DistillingCompiler(TorchProgramCompiler):
         ]
 
 
-class _Best:
+class _BestWeights:
     """The weights of a training with the least loss on samples that it does not see.
 
     Parameters
@@ -239,21 +247,21 @@ def _is_check(step: int, steps: int) -> bool:
     return step * _CHECKS // steps > (step - 1) * _CHECKS // steps
 
 
-def _length(batch: Mapping[str, Any]) -> int:
+def _get_batch_length(batch: Mapping[str, Any]) -> int:
     shape = next(iter(batch.values())).shape
     return int(shape[0]) if shape else 1
 
 
-def _kinds(module: Any, count: int) -> list[bool]:
+def _find_probability_outputs(module: Any, count: int) -> list[bool]:
     """Return for each output whether it is the result of a softmax over its last axis."""
     from torch.utils import _pytree
 
     (end,) = (node for node in module.graph.nodes if node.op == "output")
-    found = [_gives_probabilities(node) for node in _pytree.tree_leaves(end.args)]
+    found = [_is_softmax_over_last_axis(node) for node in _pytree.tree_leaves(end.args)]
     return found if len(found) == count else [False] * count
 
 
-def _gives_probabilities(node: Any) -> bool:
+def _is_softmax_over_last_axis(node: Any) -> bool:
     schema = getattr(getattr(node, "target", None), "_schema", None)
     if schema is None or schema.name not in _SOFTMAX:
         return False
@@ -261,7 +269,7 @@ def _gives_probabilities(node: Any) -> bool:
     return value is not None and node.args[1] in (-1, value.ndim - 1)
 
 
-def _loss(found: tuple[Any, ...], wanted: tuple[Any, ...], kinds: list[bool]) -> Any:
+def _compute_loss(found: tuple[Any, ...], wanted: tuple[Any, ...], kinds: list[bool]) -> Any:
     import torch
 
     losses = []

@@ -6,21 +6,25 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from nnpipe.compilers._onnx import fix_batch, in_one_file
+from nnpipe.compilers._onnx import fix_batch, merge_into_one_file
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.batching import with_batch
 from nnpipe.core.errors import CompileError, NotSupported
 from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.onnx_network import read_nodes
-from nnpipe.frameworks.onnx_known_faults import TVM, refuse_wrong
-from nnpipe.frameworks.runtime_failures import hushed
-from nnpipe.frameworks.torch_bounded import exported_anew, io_of_program, positional_module
+from nnpipe.frameworks.onnx_known_faults import TVM, check_known_faults
+from nnpipe.frameworks.runtime_failures import suppress_output
+from nnpipe.frameworks.torch_bounded import (
+    export_positional,
+    make_positional_module,
+    read_program_io,
+)
 from nnpipe.frameworks.torch_program import load_program
 from nnpipe.frameworks.tvm import UNTAKEN
 
 
-def imported(artifact: Artifact, batch: int | None) -> tuple[Any, IOSpec]:
+def import_relax_module(artifact: Artifact, batch: int | None) -> tuple[Any, IOSpec]:
     """Import a model; ``batch``, if given, fixes its first axes.
 
     Returns
@@ -33,20 +37,20 @@ def imported(artifact: Artifact, batch: int | None) -> tuple[Any, IOSpec]:
 
 def _from_onnx(artifact: Artifact, batch: int | None) -> tuple[Any, IOSpec]:
     with TemporaryDirectory() as folder:
-        whole = in_one_file(artifact.path, Path(folder))
+        whole = merge_into_one_file(artifact.path, Path(folder))
         file = read_onnx(whole)
-        with hushed():
+        with suppress_output():
             import onnx
             from tvm.relax.frontend.onnx import from_onnx
 
             model = onnx.load_model(str(whole))
     io = file.io(artifact.io)
     _check_kinds(io)
-    refuse_wrong(artifact.path, "TVM", TVM)
+    check_known_faults(artifact.path, "TVM", TVM)
     if batch is not None:
         fix_batch(model, io, batch)
     try:
-        with hushed():
+        with suppress_output():
             module = from_onnx(model, keep_params_in_input=False)
     except KeyError as error:
         raise CompileError(
@@ -64,11 +68,11 @@ def _from_torch(artifact: Artifact, batch: int | None) -> tuple[Any, IOSpec]:
     loaded = load_program(artifact.path)
     io = loaded.io
     _check_kinds(io)
-    with hushed():
+    with suppress_output():
         from tvm.relax.frontend.torch import from_exported_program
 
-        program = exported_anew(positional_module(loaded), with_batch(io, batch), None)
-        return from_exported_program(program), io_of_program(program, io)
+        program = export_positional(make_positional_module(loaded), with_batch(io, batch), None)
+        return from_exported_program(program), read_program_io(program, io)
 
 
 def _check_kinds(io: IOSpec) -> None:
@@ -98,11 +102,13 @@ def _as_given(module: Any, io: IOSpec) -> IOSpec:
     fields = list(returned.fields) if hasattr(returned, "fields") else [returned]
     if len(fields) != len(io.outputs):
         raise CompileError(f"TVM gives {len(fields)} outputs, the file has {len(io.outputs)}")
-    outputs = tuple(_agreed(field, spec) for field, spec in zip(fields, io.outputs, strict=True))
+    outputs = tuple(
+        _merge_spec(field, spec) for field, spec in zip(fields, io.outputs, strict=True)
+    )
     return IOSpec(tuple(TensorSpec(s.name, s.shape, s.dtype) for s in io.inputs), outputs)
 
 
-def _agreed(given: Any, said: TensorSpec) -> TensorSpec:
+def _merge_spec(given: Any, said: TensorSpec) -> TensorSpec:
     shape = said.shape
     if getattr(given, "shape", None) is not None:
         shape = tuple(

@@ -18,10 +18,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nnpipe.compilers._tvm_import import imported
+from nnpipe.compilers._tvm_import import import_relax_module
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import NNPipeError
-from nnpipe.frameworks.tvm import native_target
+from nnpipe.frameworks.tvm import get_native_target
 
 REQUEST = "request.json"
 FAILED, NOTHING = 3, 4
@@ -46,7 +46,7 @@ def main() -> int:
     folder = Path(sys.argv[1])
     threading.Thread(target=_end_with_whoever_started_it, daemon=True).start()
     request = json.loads((folder / REQUEST).read_text())
-    _spare_imports(folder, request)
+    _block_imports(folder, request)
     try:
         return _search(folder, request)
     except NNPipeError as error:
@@ -54,7 +54,7 @@ def main() -> int:
         return FAILED
 
 
-def built(module: Any, target: Any) -> str:
+def build_candidate(module: Any, target: Any) -> str:
     """Build one candidate in a worker with as few imports as possible; return the path of its
     library.
     """
@@ -69,7 +69,7 @@ def built(module: Any, target: Any) -> str:
     )
 
 
-def _builder() -> Any:
+def _make_builder() -> Any:
     """Return a builder with persistent workers: TVM's builder starts new ones for each round, and
     importing TVM takes them longer than building.
     """
@@ -78,7 +78,7 @@ def _builder() -> Any:
     from tvm.support.popen_pool import PopenPoolExecutor, StatusKind
 
     # The module is imported under its real name, by which workers find the function.
-    from nnpipe.compilers._tvm_search import built
+    from nnpipe.compilers._tvm_search import build_candidate
 
     pool = PopenPoolExecutor(max_workers=_WORKERS, timeout=_TIMEOUT_S, maximum_process_uses=_USES)
 
@@ -90,7 +90,9 @@ def _builder() -> Any:
                 BuilderResult(found.value, None)
                 if found.status == StatusKind.COMPLETE
                 else BuilderResult(None, f"not built: {found.value}")
-                for found in pool.map_with_error_catching(lambda pair: built(*pair), asked)
+                for found in pool.map_with_error_catching(
+                    lambda pair: build_candidate(*pair), asked
+                )
             ]
 
     return Builder()
@@ -102,8 +104,8 @@ def _search(folder: Path, request: Mapping[str, Any]) -> int:
     from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
 
     artifact = Artifact.from_json(request["artifact"], Path(request["artifact"]["path"]))
-    module, _ = imported(artifact, request["batch"])
-    target = native_target()
+    module, _ = import_relax_module(artifact, request["batch"])
+    target = get_native_target()
     with target:
         lowered = relax.get_pipeline("zero")(module)
     tasks = [
@@ -118,22 +120,22 @@ def _search(folder: Path, request: Mapping[str, Any]) -> int:
     # first few; the remaining trials go where they help most.
     expected = min(count for count in (trials, seconds / _SECONDS_A_TRIAL) if count)
     per_round = max(1, min(_AT_ONCE, int(expected) // (2 * len(tasks))))
-    strategy = ms.search_strategy.EvolutionarySearch(population_size=_population(per_round))
+    strategy = ms.search_strategy.EvolutionarySearch(population_size=_choose_population(per_round))
     ms.tune_tasks(
-        tasks=_contexts(tasks, strategy, request["seed"]),
+        tasks=_create_contexts(tasks, strategy, request["seed"]),
         task_weights=[task.weight for task in tasks],
         work_dir=str(folder),
         database=ms.database.JSONDatabase(work_dir=str(folder)),
         max_trials_global=max(trials or _ENOUGH, len(tasks)),
         num_trials_per_iter=per_round,
-        builder=_builder(),
+        builder=_make_builder(),
         runner=ms.runner.LocalRunner(timeout_sec=_TIMEOUT_S),
-        cost_model=_cost_model(),
+        cost_model=_choose_cost_model(),
     )
     return 0
 
 
-def _spare_imports(folder: Path, request: Mapping[str, Any]) -> None:
+def _block_imports(folder: Path, request: Mapping[str, Any]) -> None:
     """Block optional imports of TVM, which take most of the time until a process can start.
 
     Builders, and imports of ONNX models, do not need PyTorch.  TVM registers the instructions of
@@ -166,7 +168,7 @@ def _end_with_whoever_started_it() -> None:
     os.killpg(0, signal.SIGKILL) if hasattr(os, "killpg") else os._exit(1)
 
 
-def _population(per_round: int) -> int:
+def _choose_population(per_round: int) -> int:
     """Return the number of schedules among which each round searches.
 
     TVM's default is for rounds of 64 trials; in a small round, searching would take longer than the
@@ -175,7 +177,7 @@ def _population(per_round: int) -> int:
     return max(_LEAST_POPULATION, min(_POPULATION, 32 * per_round))
 
 
-def _contexts(tasks: Sequence[Any], strategy: Any, seed: int) -> list[Any]:
+def _create_contexts(tasks: Sequence[Any], strategy: Any, seed: int) -> list[Any]:
     """Return the tuning context of each operation, as TVM's ``tune_relax`` does, but without its
     log files.
     """
@@ -196,7 +198,7 @@ def _contexts(tasks: Sequence[Any], strategy: Any, seed: int) -> list[Any]:
     ]
 
 
-def _cost_model() -> str:
+def _choose_cost_model() -> str:
     """Return the name of the cost model, which predicts the candidates worth a trial."""
     try:
         import xgboost  # noqa: F401

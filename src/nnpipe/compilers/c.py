@@ -11,24 +11,24 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nnpipe.compilers._c_code.fixed_point import multiplier_of as multiplier_of
-from nnpipe.compilers._c_code.fixed_point import scale_of as scale_of
-from nnpipe.compilers._c_code.fixed_point import zero_of as zero_of
-from nnpipe.compilers._c_code.operators.tables import looked_up as looked_up
+from nnpipe.compilers._c_code.fixed_point import get_scale as get_scale
+from nnpipe.compilers._c_code.fixed_point import get_zero_point as get_zero_point
+from nnpipe.compilers._c_code.fixed_point import quantize_multiplier as quantize_multiplier
+from nnpipe.compilers._c_code.operators.tables import build_float_lookup as build_float_lookup
 from nnpipe.compilers._c_code.source import Source as Source
-from nnpipe.compilers._c_code.source import source_of
+from nnpipe.compilers._c_code.source import generate_source
 from nnpipe.compilers._c_code.step import Builder
 from nnpipe.compilers._c_code.step import CKernel as CKernel
 from nnpipe.compilers._c_code.step import CStep as CStep
 from nnpipe.compilers._c_code.step import OperatorView as OperatorView
-from nnpipe.compilers._c_code.step import text_of as text_of
+from nnpipe.compilers._c_code.step import format_float as format_float
 from nnpipe.compilers.writing_compiler import WritingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact, Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.discoverable import Discoverable
 from nnpipe.core.errors import CompileError, ConfigError, NNPipeError
-from nnpipe.core.registry import find, named, named_or_imported
+from nnpipe.core.registry import find, find_or_import, map_names_to_classes
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats.tflite import TFLiteFile
 from nnpipe.formats.tflite_graph import ProgramOperator, ProgramTensor, TFLiteProgram, read_program
@@ -70,7 +70,7 @@ class COperator(Discoverable):
     ...         op.expect(op.types() == ("float32", "float32"), "it takes 32-bit floats only")
     ...         op.expect_shape(op.input(0).shape)
     ...         return CStep(f"acme_halve({{in0}}, {{out0}}, {op.output().count});")
-    >>> list(own_kernels([]))
+    >>> list(find_own_builders([]))
     ['acme.Halve']
     """
 
@@ -81,8 +81,8 @@ class COperator(Discoverable):
 
     @abstractmethod
     def step(self, op: OperatorView) -> CStep:
-        """Return the call of the kernel for one operator of a graph; what ``looked_up`` returns
-        needs no ``kernel``.
+        """Return the call of the kernel for one operator of a graph; what
+        ``build_float_lookup`` returns needs no ``kernel``.
 
         All that the file states must be checked: the kernel writes whatever is called for, and
         shapes in a file may be wrong.
@@ -102,7 +102,7 @@ class COperator(Discoverable):
         """
 
 
-def own_kernels(names: Iterable[str] = ()) -> Mapping[str, Builder]:
+def find_own_builders(names: Iterable[str] = ()) -> Mapping[str, Builder]:
     """Return what makes steps by the names of operators: of plugins, the running program, and the
     named classes.
 
@@ -119,38 +119,41 @@ def own_kernels(names: Iterable[str] = ()) -> Mapping[str, Builder]:
         If a named class does not say which operator it is for.
     """
     chosen = dict.fromkeys(
-        named_or_imported(name, COperator) or find(name, COperator) for name in names
+        find_or_import(name, COperator) or find(name, COperator) for name in names
     )
     found: dict[str, list[type[COperator]]] = {}
     for cls in chosen:
         if not cls.operator:
             raise ConfigError(
-                f"{cls.dotted_path()} names no operator; set its attribute operator, such as 'POW'"
+                f"{cls.get_dotted_path()} names no operator; set its attribute operator, such as "
+                f"'POW'"
             )
         found.setdefault(cls.operator, []).append(cls)
     others: dict[str, list[type[COperator]]] = {}
-    for cls in named(COperator).values():
+    for cls in map_names_to_classes(COperator).values():
         others.setdefault(cls.operator, []).append(cls)
-    return {name: _only(classes) for name, classes in {**others, **found}.items() if name}
+    return {
+        name: _select_only_builder(classes) for name, classes in {**others, **found}.items() if name
+    }
 
 
-def _only(classes: list[type[COperator]]) -> Builder:
+def _select_only_builder(classes: list[type[COperator]]) -> Builder:
     """Return what makes the step of an operator; if several classes are for it, it raises an
     error.
     """
     if len(classes) == 1:
-        return _builder(classes[0], classes[0].dotted_path())
+        return _make_builder(classes[0], classes[0].get_dotted_path())
 
-    def builder(op: OperatorView) -> CStep:
+    def refuse_ambiguous(op: OperatorView) -> CStep:
         raise CompileError(
-            f"{' and '.join(cls.dotted_path() for cls in classes)} are for it; name one in "
+            f"{' and '.join(cls.get_dotted_path() for cls in classes)} are for it; name one in "
             f"own_operators"
         )
 
-    return builder
+    return refuse_ambiguous
 
 
-def source_of_one(
+def generate_operator_source(
     operator: COperator,
     inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
@@ -187,19 +190,19 @@ def source_of_one(
     one = ProgramOperator(
         _CUSTOM, operator.operator, tuple(range(len(inputs))), tuple(made), None, (), options
     )
-    return source_of(
+    return generate_source(
         TFLiteProgram(file, tuple(tensors), (one,)),
         0,
-        {operator.operator: _builder(lambda: operator, type(operator).dotted_path())},
+        {operator.operator: _make_builder(lambda: operator, type(operator).get_dotted_path())},
     )
 
 
-def _builder(make: Callable[[], COperator], name: str) -> Builder:
+def _make_builder(make: Callable[[], COperator], name: str) -> Builder:
     """Return what makes the step by an operator's class, which is not constructed before a model
     needs it.
     """
 
-    def builder(op: OperatorView) -> CStep:
+    def build(op: OperatorView) -> CStep:
         try:
             operator = make()
             step = operator.step(op)
@@ -214,7 +217,7 @@ def _builder(make: Callable[[], COperator], name: str) -> Builder:
             else replace(step, kernels=(*operator.uses, operator.kernel.strip("\n") + "\n"))
         )
 
-    return builder
+    return build
 
 
 class CCompiler(WritingCompiler):
@@ -273,7 +276,7 @@ class CCompiler(WritingCompiler):
         """Return the first operator that cannot become C."""
         program = read_program(path)
         try:
-            source_of(program, 0, own_kernels(self.own_operators))
+            generate_source(program, 0, find_own_builders(self.own_operators))
         except CompileError as error:
             return (str(error),)
         return ()
@@ -283,8 +286,8 @@ class CCompiler(WritingCompiler):
     ) -> IOSpec:
         program = read_program(artifact.path)
         try:
-            source = source_of(
-                program, self.arena_seconds, own_kernels(self.own_operators), self.prefix
+            source = generate_source(
+                program, self.arena_seconds, find_own_builders(self.own_operators), self.prefix
             )
         except (MemoryError, OverflowError) as error:
             raise CompileError(f"its sizes are too large ({type(error).__name__})") from None
@@ -301,5 +304,5 @@ class CCompiler(WritingCompiler):
         )
         return source.io
 
-    def _outcome(self, destination: Path) -> Mapping[str, Any]:
+    def _describe_outcome(self, destination: Path) -> Mapping[str, Any]:
         return dict(read_c_source(destination)[1])

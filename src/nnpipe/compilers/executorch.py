@@ -8,26 +8,31 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from nnpipe.compilers._quantisation import FloatKeepingCompiler
-from nnpipe.compilers._requantisation import check_quantised, keeping_types, steps_of, widen_results
+from nnpipe.compilers._requantisation import (
+    check_quantised,
+    list_fx_steps,
+    widen_results,
+    wrap_quantizer,
+)
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import SLOW_PARTS, Artifact, Claim
 from nnpipe.core.batching import FixesBatch, with_batch
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError, ConfigError
-from nnpipe.core.tensors import IOSpec, random_batch
+from nnpipe.core.tensors import IOSpec, generate_random_batch
 from nnpipe.formats.sealed import SealedFile, read_sealed, write_sealed
 from nnpipe.frameworks.executorch import FORMAT, MOST, STATE, load_method
-from nnpipe.frameworks.runtime_failures import hushed
+from nnpipe.frameworks.runtime_failures import suppress_output
 from nnpipe.frameworks.torch_bounded import (
-    bounded_lengths,
-    exported_anew,
-    io_of_program,
-    positional_module,
-    tensors_in_order,
+    export_positional,
+    find_bounded_lengths,
+    list_tensors_in_order,
+    make_positional_module,
+    read_program_io,
     with_longest,
 )
-from nnpipe.frameworks.torch_program import keep_integers, load_program, store_kernels
-from nnpipe.frameworks.torch_state import buffers_put_back
+from nnpipe.frameworks.torch_program import compute_constant_kernels, keep_integers, load_program
+from nnpipe.frameworks.torch_state import restore_buffers
 
 _LABOURING = (
     "convolution",
@@ -80,7 +85,7 @@ def fit_windows(program: Any) -> None:
             node.args = (node.args[0], list(lengths), list(lengths))
 
 
-def slow_parts(program: Any, lowered: Any) -> list[str]:
+def find_slow_parts(program: Any, lowered: Any) -> list[str]:
     """Return in short texts what takes long in a program for ExecuTorch.
 
     Parameters
@@ -92,14 +97,18 @@ def slow_parts(program: Any, lowered: Any) -> list[str]:
     """
     found = (
         ["recurrent layers are unrolled into their steps"]
-        if _RECURRENT & set(_operators(program))
+        if _RECURRENT & set(_list_portable_operators(program))
         else []
     )
-    portable = [name for name in _operators(lowered) if any(part in name for part in _LABOURING)]
+    portable = [
+        name
+        for name in _list_portable_operators(lowered)
+        if any(part in name for part in _LABOURING)
+    ]
     return found + ([f"portable kernels for {', '.join(portable)}"] if portable else [])
 
 
-def _operators(program: Any) -> list[str]:
+def _list_portable_operators(program: Any) -> list[str]:
     """Return the names of the operators that no backend took, each once."""
     names = (str(node.target) for node in program.graph.nodes if node.op == "call_function")
     found = (re.search(r"\baten\.(\w+)", name) for name in names)
@@ -163,10 +172,10 @@ class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
         """Return the number format: that of the source, or 8-bit integers."""
         return ("int8",) if self.precision == "int8" else ("float",)
 
-    def handicaps(self) -> tuple[str, ...]:
+    def performance_caveats(self) -> tuple[str, ...]:
         """Return a handicap for the slow portable kernels."""
         return (
-            *super().handicaps(),
+            *super().performance_caveats(),
             *(("portable kernels",) if self.backend == "portable" else ()),
         )
 
@@ -178,21 +187,24 @@ class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
         self, artifact: Artifact, destination: Path, calibration: Calibration | None
     ) -> IOSpec:
         loaded = load_program(artifact.path)
-        lengths = bounded_lengths(loaded, self.max_length)
+        lengths = find_bounded_lengths(loaded, self.max_length)
         io, most = with_batch(loaded.io, self.batch), 1 if self.batch else self.max_batch
-        with hushed():
-            program = exported_anew(positional_module(loaded), io, most, lengths)
+        with suppress_output():
+            program = export_positional(make_positional_module(loaded), io, most, lengths)
         if calibration is not None and self.precision == "int8":
             # Read outside the block, so that errors about samples keep their messages.
             samples = [
-                _repeated(tensors_in_order(io, batch), self.batch) for batch in calibration()
+                _repeat_sample(list_tensors_in_order(io, batch), self.batch)
+                for batch in calibration()
             ]
-            with hushed():
-                program = exported_anew(self._quantised(program, io, samples), io, most, lengths)
-        found = io_of_program(program, io)
+            with suppress_output():
+                program = export_positional(
+                    self._quantize_program(program, io, samples), io, most, lengths
+                )
+        found = read_program_io(program, io)
         fit_windows(program)
-        with hushed():
-            content, slow, keeps_state = self._lowered(program)
+        with suppress_output():
+            content, slow, keeps_state = self._lower_program(program)
         notes: dict[str, Any] = {SLOW_PARTS: slow} if slow else {}
         if keeps_state:
             notes[STATE] = True
@@ -202,11 +214,11 @@ class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
         write_sealed(destination, SealedFile(content, FORMAT, found, notes))
         return found
 
-    def _outcome(self, destination: Path) -> Mapping[str, Any]:
+    def _describe_outcome(self, destination: Path) -> Mapping[str, Any]:
         notes = read_sealed(destination, FORMAT).notes
         return {SLOW_PARTS: notes[SLOW_PARTS]} if SLOW_PARTS in notes else {}
 
-    def _quantised(self, program: Any, io: IOSpec, samples: list[list[Any]]) -> Any:
+    def _quantize_program(self, program: Any, io: IOSpec, samples: list[list[Any]]) -> Any:
         from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
             XNNPACKQuantizer,
             get_symmetric_quantization_config,
@@ -218,13 +230,16 @@ class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
         )
         module = program.module(check_guards=False)
         keep_integers(module)
-        store_kernels(module)
-        before = steps_of(module, [spec.name for spec in io.inputs])
+        compute_constant_kernels(module)
+        before = list_fx_steps(module, [spec.name for spec in io.inputs])
         prepared = prepare_pt2e(
-            module, keeping_types(quantiser, self._kept if self.keep_float else None, before)
+            module,
+            wrap_quantizer(
+                quantiser, self._resolve_keep_float if self.keep_float else None, before
+            ),
         )
         for tensors in samples:
-            with buffers_put_back(program, prepared):
+            with restore_buffers(program, prepared):
                 prepared(*tensors)
         widen_results(prepared)
         converted = convert_pt2e(prepared)
@@ -232,7 +247,7 @@ class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
         check_quantised(converted, "xnnpack")
         return converted
 
-    def _lowered(self, program: Any) -> tuple[bytes, list[str], bool]:
+    def _lower_program(self, program: Any) -> tuple[bytes, list[str], bool]:
         import torch
         from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
         from executorch.exir.passes import MemoryPlanningPass
@@ -254,7 +269,7 @@ class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
         # Inputs stay in the caller's memory: planned memory would be reused for other tensors.
         planning = MemoryPlanningPass(alloc_graph_input=False)
         # else all kernels are, which is a handicap
-        slow = slow_parts(program, lowered) if partitioners else []
+        slow = find_slow_parts(program, lowered) if partitioners else []
         # Without it, what the program keeps from one run to the next begins with anything.
         kept = lowered.graph_signature.buffers_to_mutate.values()
         buffers = lowered.graph_signature.inputs_to_buffers.items()
@@ -278,12 +293,12 @@ class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
                     f"ExecuTorch plans memory for no more than {planned[0]} samples of "
                     f"{spec.name!r}; use --max-batch {planned[0]}"
                 )
-        with hushed():
-            method.set_inputs(tensors_in_order(io, random_batch(io, 1)))
+        with suppress_output():
+            method.set_inputs(list_tensors_in_order(io, generate_random_batch(io, 1)))
             method.execute()
 
 
-def _repeated(sample: list[Any], batch: int | None) -> list[Any]:
+def _repeat_sample(sample: list[Any], batch: int | None) -> list[Any]:
     """Return a batch of copies of one sample, if a batch size is set."""
     return [
         tensor.expand(batch, *tensor.shape[1:]) if batch and tensor.ndim else tensor

@@ -10,17 +10,17 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact, Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError
-from nnpipe.core.leases import temporary_folder
+from nnpipe.core.leases import create_temporary_folder
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.model_folder import (
     GENAI,
     TRANSFORMERS,
     TRANSFORMERS_CONFIGURATION,
-    listed_folder,
+    find_listed_folder,
     read_folder,
     write_genai_archive,
 )
-from nnpipe.frameworks.runtime_failures import hushed
+from nnpipe.frameworks.runtime_failures import suppress_output
 from nnpipe.frameworks.text_tokenizer import TextTokenizer
 
 _CLAIMS: dict[str, Claim] = {"fp32": "float", "int8": "int8-weights", "int4": "int4-weights"}
@@ -74,10 +74,10 @@ class ONNXRuntimeGenAIBuilder(BlockwiseWeights):
     def _write(
         self, artifact: Artifact, destination: Path, calibration: Calibration | None
     ) -> IOSpec:
-        source = listed_folder(artifact.path, TRANSFORMERS_CONFIGURATION)
+        source = find_listed_folder(artifact.path, TRANSFORMERS_CONFIGURATION)
         read_folder(source)  # refuses what would run code
         TextTokenizer.read(source / "tokenizer.json")
-        with temporary_folder() as folder:
+        with create_temporary_folder() as folder:
             given, made = folder / "model", folder / "made"
             given.mkdir()
             # A copy without pickles and code, of which the builder could take notice.
@@ -91,7 +91,7 @@ class ONNXRuntimeGenAIBuilder(BlockwiseWeights):
         return artifact.io
 
     def _build(self, source: Path, destination: Path, cache: Path) -> None:
-        with hushed():
+        with suppress_output():
             from onnxruntime_genai.models import builder
 
         options = ["hf_token=false", "hf_remote=false"]
@@ -110,5 +110,5 @@ class ONNXRuntimeGenAIBuilder(BlockwiseWeights):
             "cpu",
             str(cache),
         )
-        with hushed():
+        with suppress_output():
             builder.create_model(*target, **builder.parse_extra_options(*target, options))

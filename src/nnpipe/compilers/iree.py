@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nnpipe.compilers._onnx import fix_batch, in_one_file
+from nnpipe.compilers._onnx import fix_batch, merge_into_one_file
 from nnpipe.compilers.writing_compiler import WritingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
@@ -23,9 +23,9 @@ from nnpipe.core.errors import CompileError, ConfigError
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.sealed import SealedFile, write_sealed
-from nnpipe.frameworks.iree import FORMAT, FUNCTION, instructions_here, takes
-from nnpipe.frameworks.onnx_known_faults import IREE, faults_in, refuse_wrong
-from nnpipe.frameworks.processors import FEATURES, MACHINE, machine
+from nnpipe.frameworks.iree import FORMAT, FUNCTION, is_supported_type, list_instruction_sets
+from nnpipe.frameworks.onnx_known_faults import IREE, check_known_faults, find_known_faults
+from nnpipe.frameworks.processors import FEATURES, MACHINE, get_machine
 
 # GRU layers of ONNX models as products and sums, a few for each step, for compilers that do not
 # know the layer.
@@ -37,7 +37,7 @@ _LONGEST = 512  # steps; each adds about 15 nodes for every direction
 _DEFAULT = [b"Sigmoid", b"Tanh"]
 
 
-def unroll(model: Any) -> Any:
+def unroll_gru_layers(model: Any) -> Any:
     """Return an ``onnx.ModelProto`` with its GRU layers as other operations, where their number of
     steps is known.
 
@@ -61,7 +61,7 @@ def unroll(model: Any) -> Any:
     replaced: list[list[str]] = []
     for node in model.graph.node:
         unrolled = (
-            _unrolled(node, shapes, held, model.graph.initializer)
+            _unroll_node(node, shapes, held, model.graph.initializer)
             if node.op_type == "GRU"
             else None
         )
@@ -78,7 +78,7 @@ def unroll(model: Any) -> Any:
     return model
 
 
-def _unrolled(
+def _unroll_node(
     node: Any, shapes: Mapping[str, list[int]], held: Mapping[str, Any], kept: Any
 ) -> list[Any] | None:
     import onnx
@@ -107,7 +107,7 @@ def _unrolled(
     assert recurrent is not None
     prefix = f"unrolled/{node.output[0] or node.output[1]}/"
 
-    def constant(name: str, array: Any) -> str:
+    def add_constant(name: str, array: Any) -> str:
         kept.append(onnx.numpy_helper.from_array(np.array(array, order="C"), prefix + name))
         return prefix + name
 
@@ -115,7 +115,7 @@ def _unrolled(
     bias = np.zeros((len(directions), 6 * size), kernel.dtype) if bias is None else bias
     nodes, wholes, lasts = [], [], []
     shared = {
-        name: constant(name, array)
+        name: add_constant(name, array)
         for name, array in {
             "one": np.array(1, kernel.dtype),
             "start": np.array([0]),
@@ -134,14 +134,18 @@ def _unrolled(
             backwards,
             bool(options.get("linear_before_reset", 0)),
             {
-                "kernel": constant(of + "kernel", kernel[number].T),
-                "recurrent": constant(of + "recurrent", recurrent[number, : 2 * size].T),
-                "recurrent_new": constant(of + "recurrent_new", recurrent[number, 2 * size :].T),
-                "bias": constant(of + "bias", bias[number, : 3 * size]),
-                "recurrent_bias": constant(
+                "kernel": add_constant(of + "kernel", kernel[number].T),
+                "recurrent": add_constant(of + "recurrent", recurrent[number, : 2 * size].T),
+                "recurrent_new": add_constant(
+                    of + "recurrent_new", recurrent[number, 2 * size :].T
+                ),
+                "bias": add_constant(of + "bias", bias[number, : 3 * size]),
+                "recurrent_bias": add_constant(
                     of + "recurrent_bias", bias[number, 3 * size : 5 * size]
                 ),
-                "recurrent_bias_new": constant(of + "recurrent_bias_new", bias[number, 5 * size :]),
+                "recurrent_bias_new": add_constant(
+                    of + "recurrent_bias_new", bias[number, 5 * size :]
+                ),
                 **shared,
             },
         )
@@ -150,7 +154,7 @@ def _unrolled(
             initial = f"{prefix}{of}initial"
             nodes.append(
                 onnx.helper.make_node(
-                    "Gather", [inputs[5], constant(of + "which", number)], [initial], axis=0
+                    "Gather", [inputs[5], add_constant(of + "which", number)], [initial], axis=0
                 )
             )
         made, whole, last = layer.nodes(inputs[0], initial)
@@ -186,74 +190,82 @@ class _Direction:
         last, ``(1, n, size)``.
         """
         w = self.weights
-        given = self._one("Add", "given", self._one("MatMul", "product", x, w["kernel"]), w["bias"])
+        given = self._add_node(
+            "Add", "given", self._add_node("MatMul", "product", x, w["kernel"]), w["bias"]
+        )
         split = [f"{self.prefix}given/{step}" for step in range(self.steps)]
         self._add("Split", [given, self.weights["steps"]], split, axis=0)
         state, states = initial, [""] * self.steps
-        for step in self._order():
-            now = self._one("Squeeze", f"{step}/given", split[step], w["start"])
-            state = self._step(f"{step}/", now, state)
-            states[step] = self._one("Unsqueeze", f"{step}/kept", state, w["start"])
+        for step in self._list_steps():
+            now = self._add_node("Squeeze", f"{step}/given", split[step], w["start"])
+            state = self._add_step(f"{step}/", now, state)
+            states[step] = self._add_node("Unsqueeze", f"{step}/kept", state, w["start"])
         joined = f"{self.prefix}states"
         self._add("Concat", states, [joined], axis=0)
-        whole = self._one("Unsqueeze", "whole", joined, w["axis"])
-        return self._made, whole, states[self._order()[-1]]
+        whole = self._add_node("Unsqueeze", "whole", joined, w["axis"])
+        return self._made, whole, states[self._list_steps()[-1]]
 
-    def _order(self) -> list[int]:
+    def _list_steps(self) -> list[int]:
         steps = list(range(self.steps))
         return steps[::-1] if self.backwards else steps
 
-    def _step(self, of: str, given: str, state: str) -> str:
+    def _add_step(self, of: str, given: str, state: str) -> str:
         """Return the state after a step, from the input's part ``(n, 3 * size)`` and the state
         before, if any.
         """
         w, names = self.weights, [f"{self.prefix}{of}{name}" for name in ("update", "reset", "new")]
         self._add("Split", [given, w["three"]], names, axis=1)
         own = [f"{self.prefix}{of}own/{name}" for name in ("update", "reset")]
-        self._add("Split", [self._of_state(of + "gates", state, ""), w["two"]], own, axis=-1)
+        self._add(
+            "Split", [self._add_state_product(of + "gates", state, ""), w["two"]], own, axis=-1
+        )
         gates = [
-            self._one("Add", f"{of}gate+/{n}", name, part)
+            self._add_node("Add", f"{of}gate+/{n}", name, part)
             for n, (name, part) in enumerate(zip(names, own, strict=False))
         ]
         update, reset = (
-            self._one("Sigmoid", f"{of}gate/{n}", gate) for n, gate in enumerate(gates)
+            self._add_node("Sigmoid", f"{of}gate/{n}", gate) for n, gate in enumerate(gates)
         )
-        new = self._one(
+        new = self._add_node(
             "Tanh",
             of + "tanh",
-            self._one("Add", of + "sum", names[2], self._recalled(of, reset, state)),
+            self._add_node("Add", of + "sum", names[2], self._add_recalled_state(of, reset, state)),
         )
-        rest = self._one("Mul", of + "rest", self._one("Sub", of + "1-", w["one"], update), new)
+        rest = self._add_node(
+            "Mul", of + "rest", self._add_node("Sub", of + "1-", w["one"], update), new
+        )
         return (
             rest
             if not state
-            else self._one("Add", of + "state", rest, self._one("Mul", of + "old", update, state))
+            else self._add_node(
+                "Add", of + "state", rest, self._add_node("Mul", of + "old", update, state)
+            )
         )
 
-    def _recalled(self, of: str, reset: str, state: str) -> str:
+    def _add_recalled_state(self, of: str, reset: str, state: str) -> str:
         """Return what the new state takes from the one before."""
         if self.reset_after:
-            return self._one(
-                "Mul", of + "left", reset, self._of_state(of + "recalled", state, "_new")
+            return self._add_node(
+                "Mul", of + "left", reset, self._add_state_product(of + "recalled", state, "_new")
             )
-        left = self._one("Mul", of + "left", reset, state) if state else ""
-        return self._of_state(of + "recalled", left, "_new")
+        left = self._add_node("Mul", of + "left", reset, state) if state else ""
+        return self._add_state_product(of + "recalled", left, "_new")
 
-    def _of_state(self, name: str, state: str, which: str) -> str:
+    def _add_state_product(self, name: str, state: str, which: str) -> str:
         """Return the product with the state and the bias; without a state, which is 0 at first,
         the bias alone.
         """
         bias = self.weights[f"recurrent_bias{which}"]
         if not state:
             return bias
-        return self._one(
+        return self._add_node(
             "Add",
             f"{name}+",
-            self._one("MatMul", name, state, self.weights[f"recurrent{which}"]),
+            self._add_node("MatMul", name, state, self.weights[f"recurrent{which}"]),
             bias,
         )
 
-    def _one(self, kind: str, name: str, *inputs: str) -> str:
+    def _add_node(self, kind: str, name: str, *inputs: str) -> str:
         output = f"{self.prefix}{name}"
         self._add(kind, inputs, [output])
         return output
@@ -275,11 +287,11 @@ _CANNOT = "it cannot compile"
 _OPSET = 17  # IREE supports older operator sets in part only
 
 
-class _Hangs(CompileError):
+class _StepTimeout(CompileError):
     """Raised if a step takes too long."""
 
 
-class _Unknown(CompileError):
+class _UnsupportedOperation(CompileError):
     """Raised if an operation cannot be compiled at all."""
 
 
@@ -317,12 +329,12 @@ class IREECompiler(WritingCompiler, FixesBatch):
                 f"{type(self).__name__}: --mcpu needs a triple as --target, not {self.target}"
             )
 
-    def handicaps(self) -> tuple[str, ...]:
+    def performance_caveats(self) -> tuple[str, ...]:
         """Return handicaps: generic code, no data tiling, channels first."""
         generic = ("code for any processor",) if self.target == _GENERIC else ()
         first = () if self.channels_last else ("convolutions with channels first",)
         return (
-            *super().handicaps(),
+            *super().performance_caveats(),
             *generic,
             *(() if self.data_tiling else ("no data tiling",)),
             *first,
@@ -338,14 +350,14 @@ class IREECompiler(WritingCompiler, FixesBatch):
 
     def refusals(self, path: Path) -> tuple[str, ...]:
         """Return the nodes that IREE is known to compute wrongly."""
-        return faults_in(path, "IREE", IREE)
+        return find_known_faults(path, "IREE", IREE)
 
     def _write(
         self, artifact: Artifact, destination: Path, calibration: Calibration | None
     ) -> IOSpec:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            model, io = self._prepared(artifact, folder)
+            model, io = self._prepare_model(artifact, folder)
             mlir, module = folder / "model.mlir", folder / "model.vmfb"
             self._run(
                 [
@@ -358,9 +370,16 @@ class IREECompiler(WritingCompiler, FixesBatch):
                 ],
                 folder,
             )
-            function = _function_of(mlir)
-            flags, notes = self._target()
-            command = [_tool(), str(mlir), "-o", str(module), "--iree-input-type=onnx", *flags]
+            function = _find_function_name(mlir)
+            flags, notes = self._choose_target()
+            command = [
+                _find_compiler(),
+                str(mlir),
+                "-o",
+                str(module),
+                "--iree-input-type=onnx",
+                *flags,
+            ]
             self._run_best(command, mlir, artifact.path)
             write_sealed(
                 destination,
@@ -368,23 +387,23 @@ class IREECompiler(WritingCompiler, FixesBatch):
             )
         return io
 
-    def _prepared(self, artifact: Artifact, folder: Path) -> tuple[Path, IOSpec]:
+    def _prepare_model(self, artifact: Artifact, folder: Path) -> tuple[Path, IOSpec]:
         """Return the model as one file with an operator set that IREE supports and the requested
         batch size.
         """
         import onnx
 
-        whole = in_one_file(artifact.path, folder)
+        whole = merge_into_one_file(artifact.path, folder)
         io = read_onnx(whole).io(artifact.io)
         for spec in io:
-            if not takes(spec.dtype):
+            if not is_supported_type(spec.dtype):
                 raise CompileError(
                     f"tensor {spec.name!r} is {spec.dtype}, which cannot be put into or got from "
                     f"IREE"
                 )
         model = onnx.load_model(str(whole))
         onnx.checker.check_model(model)
-        refuse_wrong(artifact.path, "IREE", IREE)
+        check_known_faults(artifact.path, "IREE", IREE)
         versions = [
             entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")
         ]
@@ -392,26 +411,26 @@ class IREECompiler(WritingCompiler, FixesBatch):
             model = onnx.version_converter.convert_version(model, _OPSET)
         if self.batch is not None:
             fix_batch(model, io, self.batch)
-        model = unroll(model)  # IREE has no GRU
+        model = unroll_gru_layers(model)  # IREE has no GRU
         prepared = folder / "prepared.onnx"
         onnx.save_model(model, str(prepared))
         io = read_onnx(prepared).io(io)
         return prepared, IOSpec(
-            *(tuple(TensorSpec(s.name, s.shape, s.dtype) for s in side) for side in _sides(io))
+            *(tuple(TensorSpec(s.name, s.shape, s.dtype) for s in side) for side in _get_sides(io))
         )
 
     def _run_best(self, command: Sequence[str], mlir: Path, source: Path) -> None:
         """Compile for the fastest code; what IREE cannot do with this model is left out, with a
         warning.
         """
-        last = self.channels_last and _holds(mlir, "onnx.Conv")
+        last = self.channels_last and _has_text(mlir, "onnx.Conv")
         wanted = {_TILES: "data tiling"} if self.data_tiling else {}
         wanted |= {_CHANNELS_LAST: "convolutions with channels last"} if last else {}
         failed: CompileError | None = None
         for flags in dict.fromkeys((tuple(wanted), *((each,) for each in wanted), ())):
             try:
                 self._run([*command, *flags], mlir.parent)
-            except (_Hangs, _Unknown):
+            except (_StepTimeout, _UnsupportedOperation):
                 raise
             except CompileError as error:
                 failed = failed or error
@@ -428,7 +447,7 @@ class IREECompiler(WritingCompiler, FixesBatch):
         assert failed is not None
         raise failed
 
-    def _target(self) -> tuple[list[str], dict[str, Any]]:
+    def _choose_target(self) -> tuple[list[str], dict[str, Any]]:
         flags = [
             "--iree-hal-target-device=local",
             "--iree-hal-local-target-device-backends=llvm-cpu",
@@ -436,14 +455,14 @@ class IREECompiler(WritingCompiler, FixesBatch):
         ]
         if self.target == _NATIVE:
             return [*flags, "--iree-llvmcpu-target-cpu=host"], {
-                MACHINE: machine(),
-                FEATURES: instructions_here(),
+                MACHINE: get_machine(),
+                FEATURES: list_instruction_sets(),
             }
         if self.target == _GENERIC:
-            return [*flags, "--iree-llvmcpu-target-cpu=generic"], {MACHINE: machine()}
+            return [*flags, "--iree-llvmcpu-target-cpu=generic"], {MACHINE: get_machine()}
         cpu = [f"--iree-llvmcpu-target-cpu={self.mcpu or 'generic'}"]
         return [*flags, f"--iree-llvmcpu-target-triple={self.target}", *cpu], {
-            MACHINE: machine(self.target)
+            MACHINE: get_machine(self.target)
         }
 
     def _run(self, command: Sequence[str], folder: Path) -> None:
@@ -458,31 +477,31 @@ class IREECompiler(WritingCompiler, FixesBatch):
                 stdin=subprocess.DEVNULL,
             )
         except subprocess.TimeoutExpired:
-            raise _Hangs(
+            raise _StepTimeout(
                 f"{step} did not end within {self.compile_timeout:g} s; allow more with "
                 f"--compile-timeout"
             ) from None
         if done.returncode < 0:
             raise CompileError(f"{step} crashed (signal {-done.returncode})")
         if done.returncode:
-            cause = _cause(done.stderr.decode("utf-8", "replace"))
-            raise (_Unknown if cause.startswith(_CANNOT) else CompileError)(
+            cause = _find_cause(done.stderr.decode("utf-8", "replace"))
+            raise (_UnsupportedOperation if cause.startswith(_CANNOT) else CompileError)(
                 f"{step} failed: {cause}"
             )
 
 
-def _tool() -> str:
+def _find_compiler() -> str:
     from iree.compiler.tools.binaries import find_tool
 
     return str(find_tool("iree-compile"))
 
 
-def _holds(mlir: Path, text: str) -> bool:
+def _has_text(mlir: Path, text: str) -> bool:
     with open(mlir, encoding="utf-8", errors="replace") as handle:
         return any(text in line for line in handle)
 
 
-def _function_of(mlir: Path) -> str:
+def _find_function_name(mlir: Path) -> str:
     """Return the name of the function that the importer derived from the graph's name."""
     with open(mlir, encoding="utf-8", errors="replace") as handle:
         for line in handle:
@@ -492,7 +511,7 @@ def _function_of(mlir: Path) -> str:
     raise CompileError("IREE's importer wrote no function")
 
 
-def _cause(said: str) -> str:
+def _find_cause(said: str) -> str:
     """Return the first error, which causes the others, or the last line if none is marked as an
     error.
     """
@@ -505,5 +524,5 @@ def _cause(said: str) -> str:
     return re.sub(r"^\S*model\.mlir:\d+:\d+: ", "", found)[:300]
 
 
-def _sides(io: IOSpec) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
+def _get_sides(io: IOSpec) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
     return io.inputs, io.outputs

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.messages import nearest
+from nnpipe.core.messages import suggest_name
 
 AS_IT_IS = "as-it-is"
 FORMS = (
@@ -79,7 +79,7 @@ class LayerForm:
         return cls(levels, count, sparsity)  # type: ignore[arg-type]
 
 
-def assigned(entries: Sequence[str], layers: Sequence[str]) -> dict[str, LayerForm]:
+def assign_forms(entries: Sequence[str], layers: Sequence[str]) -> dict[str, LayerForm]:
     """Return the form of each layer that entries such as ``block*=int4`` name; the last that fits
     counts.
 
@@ -105,7 +105,7 @@ def assigned(entries: Sequence[str], layers: Sequence[str]) -> dict[str, LayerFo
         chosen = [layer for layer in layers if layer == pattern]
         chosen = chosen or [layer for layer in layers if fnmatchcase(layer, pattern)]
         if not chosen:
-            hint = nearest(pattern, layers) or f"; there are: {', '.join(layers)}"
+            hint = suggest_name(pattern, layers) or f"; there are: {', '.join(layers)}"
             raise ConfigError(f"--layers: the model has no layer {pattern!r}{hint}")
         found |= dict.fromkeys(chosen, LayerForm.parse(form))
     return found
@@ -156,7 +156,7 @@ class RoundedWeights:
         return found
 
 
-def scales_of(weights: Floats) -> npt.NDArray[np.float32]:
+def compute_channel_scales(weights: Floats) -> npt.NDArray[np.float32]:
     """Return the scale of each channel, by which its greatest weight is 127; 1 for a channel of
     zeros.
     """
@@ -165,7 +165,9 @@ def scales_of(weights: Floats) -> npt.NDArray[np.float32]:
     return found
 
 
-def kept_weights(weights: Floats, moments: Floats | None, sparsity: float) -> npt.NDArray[np.bool_]:
+def select_unpruned_weights(
+    weights: Floats, moments: Floats | None, sparsity: float
+) -> npt.NDArray[np.bool_]:
     """Return which weights of each channel are not pruned: those that move the result most.
 
     Parameters
@@ -184,7 +186,7 @@ def kept_weights(weights: Floats, moments: Floats | None, sparsity: float) -> np
     return kept
 
 
-def rounded_weights(
+def round_weights(
     weights: Floats, scales: npt.NDArray[np.float32], moments: Floats | None, form: LayerForm
 ) -> RoundedWeights:
     """Return weights rounded to the values of a form.
@@ -202,7 +204,7 @@ def rounded_weights(
     """
     units = weights / scales[:, None].astype(np.float64)
     kept = (
-        kept_weights(weights, moments, form.sparsity)
+        select_unpruned_weights(weights, moments, form.sparsity)
         if form.sparsity
         else np.ones(weights.shape, bool)
     )
@@ -212,22 +214,22 @@ def rounded_weights(
     else:
         counts = np.ones(weights.shape[1]) if moments is None else np.diag(moments)
         importance = np.maximum(counts, 1e-12) * scales[:, None].astype(np.float64) ** 2
-        book = _clusters(units[kept], importance[kept], form.count)
+        book = _find_clusters(units[kept], importance[kept], form.count)
     if form.sparsity:
         book = np.concatenate([np.zeros(1, np.int8), book[book != 0]])
-    places = _spread(units, kept, moments, book, bool(form.sparsity))
+    places = _find_book_places(units, kept, moments, book, bool(form.sparsity))
     return RoundedWeights(places, book, bool(form.sparsity))
 
 
-def pruned_weights(weights: Floats, moments: Floats | None, sparsity: float) -> Floats:
+def prune_weights(weights: Floats, moments: Floats | None, sparsity: float) -> Floats:
     """Return weights of which a share is 0, and the others make up for that if moments are
     known.
     """
-    kept = kept_weights(weights, moments, sparsity)
+    kept = select_unpruned_weights(weights, moments, sparsity)
     found = weights.copy()
     if moments is None:
         return np.where(kept, found, 0.0)
-    order, factor = _prepared(moments)
+    order, factor = _prepare_error_spread(moments)
     found, kept = found[:, order], kept[:, order]
     for column in range(found.shape[1]):
         lost = np.where(kept[:, column], 0.0, found[:, column]) / factor[column, column]
@@ -236,7 +238,7 @@ def pruned_weights(weights: Floats, moments: Floats | None, sparsity: float) -> 
     return pruned
 
 
-def _clusters(values: Floats, importance: Floats, count: int) -> npt.NDArray[np.int8]:
+def _find_clusters(values: Floats, importance: Floats, count: int) -> npt.NDArray[np.int8]:
     """Return the values that k-means finds for numbers of unequal importance, as distinct whole
     numbers.
     """
@@ -261,7 +263,7 @@ def _clusters(values: Floats, importance: Floats, count: int) -> npt.NDArray[np.
     return found
 
 
-def _prepared(moments: Floats) -> tuple[npt.NDArray[np.int64], Floats]:
+def _prepare_error_spread(moments: Floats) -> tuple[npt.NDArray[np.int64], Floats]:
     """Return the order of the columns, the strongest inputs first, and how an error spreads over
     those to come.
     """
@@ -273,7 +275,7 @@ def _prepared(moments: Floats) -> tuple[npt.NDArray[np.int64], Floats]:
     return order, np.linalg.cholesky((inverse + inverse.T) / 2).T
 
 
-def _spread(
+def _find_book_places(
     units: Floats,
     kept: npt.NDArray[np.bool_],
     moments: Floats | None,
@@ -289,19 +291,19 @@ def _spread(
     values = own[ranks].astype(np.float64)
     middles = (values[1:] + values[:-1]) / 2
 
-    def nearest_of(column: Floats, keeps: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    def find_nearest(column: Floats, keeps: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
         return np.where(keeps, ranks[np.searchsorted(middles, column)] + shift, 0)
 
     if moments is None:
-        return nearest_of(units, kept)
-    order, factor = _prepared(moments)
+        return find_nearest(units, kept)
+    order, factor = _prepare_error_spread(moments)
     left, kept = units[:, order].copy(), kept[:, order]
     found = np.zeros(units.shape, np.int64)
     for start in range(0, units.shape[1], _BLOCK):
         stop = min(start + _BLOCK, units.shape[1])
         errors = np.zeros((len(units), stop - start))
         for column in range(start, stop):
-            found[:, column] = nearest_of(left[:, column], kept[:, column])
+            found[:, column] = find_nearest(left[:, column], kept[:, column])
             error = (left[:, column] - book[found[:, column]]) / factor[column, column]
             left[:, column + 1 : stop] -= np.outer(error, factor[column, column + 1 : stop])
             errors[:, column - start] = error

@@ -11,22 +11,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.compilers._onnx import ONNXRewriter, in_one_file, optimised
+from nnpipe.compilers._onnx import ONNXRewriter, merge_into_one_file, optimize_onnx_file
 from nnpipe.compilers._onnx_packing import (
     DOMAIN,
     PackedConstants,
-    listed_bytes,
-    losslessly_packed,
-    packed_bytes,
-    slim,
+    estimate_packed_bytes,
+    estimate_sparse_bytes,
+    find_lossless_packing,
+    slim_onnx_model,
 )
 from nnpipe.compilers.layer_forms import (
     LayerForm,
     RoundedWeights,
-    assigned,
-    pruned_weights,
-    rounded_weights,
-    scales_of,
+    assign_forms,
+    compute_channel_scales,
+    prune_weights,
+    round_weights,
 )
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact, Claim
@@ -77,7 +77,7 @@ class ONNXLayer:
             .astype(float)
         )
 
-    def restored(self, matrix: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def restore_shape(self, matrix: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return an array like :attr:`matrix` in the shape of the weights."""
         shape = np.moveaxis(self.values, self.channels, 0).shape
         return np.ascontiguousarray(np.moveaxis(matrix.reshape(shape), 0, self.channels))
@@ -85,10 +85,10 @@ class ONNXLayer:
     @property
     def groups(self) -> int:
         """The number of groups of a convolution, each of which has inputs of its own."""
-        return _attribute(self.node, "group", 1) if self.node.op_type == "Conv" else 1
+        return _get_attribute(self.node, "group", 1) if self.node.op_type == "Conv" else 1
 
 
-def layers_of(graph: Any) -> list[ONNXLayer]:
+def find_weight_layers(graph: Any) -> list[ONNXLayer]:
     """Return the layers of an ``onnx.GraphProto``, in its order; those that share their weights
     are left out.
     """
@@ -102,7 +102,7 @@ def layers_of(graph: Any) -> list[ONNXLayer]:
     makers = {node.output[0]: node for node in graph.node if node.op_type == "DequantizeLinear"}
     found = []
     for number, node in enumerate(graph.node):
-        axis = _channels_of(node)
+        axis = _find_channel_axis(node)
         if axis is None or len(node.input) < 2 or uses[node.input[1]] != 1:
             continue
         name, scales = node.input[1], None
@@ -117,12 +117,14 @@ def layers_of(graph: Any) -> list[ONNXLayer]:
         array = numpy_helper.to_array(constants[name])
         if scales is not None:
             place = (
-                _attribute(makers[node.input[1]], "axis", 1) % array.ndim if scales.ndim else axis
+                _get_attribute(makers[node.input[1]], "axis", 1) % array.ndim
+                if scales.ndim
+                else axis
             )
             if (
                 array.dtype != np.int8
                 or place != axis
-                or _zero_points(makers[node.input[1]], constants).any()
+                or _get_zero_points(makers[node.input[1]], constants).any()
             ):
                 continue
             scales = np.broadcast_to(scales, (array.shape[axis],)).astype(np.float32)
@@ -136,25 +138,25 @@ def layers_of(graph: Any) -> list[ONNXLayer]:
     return found
 
 
-def _channels_of(node: Any) -> int | None:
+def _find_channel_axis(node: Any) -> int | None:
     if node.op_type == "Conv":
         return 0
     if node.op_type == "Gemm":
-        return 0 if _attribute(node, "transB", 0) else 1
+        return 0 if _get_attribute(node, "transB", 0) else 1
     return 1 if node.op_type == "MatMul" else None
 
 
-def _zero_points(node: Any, constants: Mapping[str, Any]) -> npt.NDArray[Any]:
+def _get_zero_points(node: Any, constants: Mapping[str, Any]) -> npt.NDArray[Any]:
     from onnx import numpy_helper
 
     return numpy_helper.to_array(constants[node.input[2]]) if len(node.input) > 2 else np.zeros(1)
 
 
-def _attribute(node: Any, name: str, default: int) -> int:
+def _get_attribute(node: Any, name: str, default: int) -> int:
     return next((int(each.i) for each in node.attribute if each.name == name), default)
 
 
-def input_moments(
+def compute_input_moments(
     model: Any, layers: Sequence[ONNXLayer], samples: Iterable[Batch], count: int
 ) -> dict[str, list[Floats]]:
     """Return the second moments of the inputs of layers, by name, one matrix for each group.
@@ -198,7 +200,7 @@ def input_moments(
         }
         for layer in layers:
             parts = list(
-                _rows(
+                _sample_rows(
                     layer, np.asarray(tensors[layer.node.input[0]]), max(1, _ROWS // count), random
                 )
             )
@@ -209,7 +211,7 @@ def input_moments(
     return {name: [each / max(rows[name], 1) for each in found] for name, found in sums.items()}
 
 
-def _rows(
+def _sample_rows(
     layer: ONNXLayer, values: npt.NDArray[Any], most: int, random: np.random.Generator
 ) -> Iterator[Floats]:
     """Yield some of the vectors that a layer multiplies with its weights: ``(rows, inputs)`` for
@@ -220,7 +222,7 @@ def _rows(
         chosen = random.permutation(len(flat))[:most]
         yield flat[chosen].astype(float)
         return
-    windows = _windows(layer, values)  # (samples, channels, places..., kernel...)
+    windows = _extract_windows(layer, values)  # (samples, channels, places..., kernel...)
     rank = layer.values.ndim - 2
     order = (0, *range(2, 2 + rank), 1, *range(2 + rank, 2 + 2 * rank))
     places = windows.transpose(order)
@@ -230,7 +232,7 @@ def _rows(
         yield part.reshape(len(indices), -1).astype(float)
 
 
-def _windows(layer: ONNXLayer, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _extract_windows(layer: ONNXLayer, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     lists = {each.name: list(each.ints) for each in layer.node.attribute if each.ints}
     texts = {each.name: each.s.decode() for each in layer.node.attribute if each.s}
     kernel = layer.values.shape[2:]
@@ -281,7 +283,7 @@ class Compression:
         if versions and versions[0] < _OPSET:
             model = onnx.version_converter.convert_version(model, _OPSET)
         self._model, self._calibration = model, calibration
-        self._layers = {layer.name: layer for layer in layers_of(model.graph)}
+        self._layers = {layer.name: layer for layer in find_weight_layers(model.graph)}
         if not self._layers:
             raise CompileError("it has no convolution or matrix product with constant weights")
         self._moments: dict[str, list[Floats]] | None = None
@@ -304,11 +306,13 @@ class Compression:
         samples, that of the weights.
         """
         layer = self._layers[name]
-        found = self._in_form(layer, form) if form.levels or form.sparsity else layer.values
+        found = (
+            self._get_rounded_layer(layer, form) if form.levels or form.sparsity else layer.values
+        )
         if isinstance(found, RoundedWeights):
             sparse = found.pruned and bool(found.places.any())
-            scales = scales_of(layer.matrix) if layer.scales is None else layer.scales
-            size = packed_bytes(found.places, len(found.book), sparse) + (
+            scales = compute_channel_scales(layer.matrix) if layer.scales is None else layer.scales
+            size = estimate_packed_bytes(found.places, len(found.book), sparse) + (
                 0 if layer.scales is not None else scales.nbytes
             )
             changed = found.values * scales[:, None].astype(np.float64)
@@ -322,14 +326,17 @@ class Compression:
             changed = (
                 np.moveaxis(found, layer.channels, 0).reshape(layer.matrix.shape).astype(np.float64)
             )
-        moments = self._moments_of(layer)
+        moments = self._get_moments(layer)
         pairs = zip(
             np.split(layer.matrix, len(moments)),
             np.split(changed, len(moments)),
             moments,
             strict=True,
         )
-        energies = [(_energy(one - other, own), _energy(one, own)) for one, other, own in pairs]
+        energies = [
+            (_compute_energy(one - other, own), _compute_energy(one, own))
+            for one, other, own in pairs
+        ]
         return size, sum(noise for noise, _ in energies) / max(
             sum(all_ for _, all_ in energies), 1e-300
         )
@@ -359,7 +366,7 @@ class Compression:
         kept = [each for name, each in constants.items() if name not in gone]
         _replace(made, kept, packed)
         if short_names:
-            slim(made)
+            slim_onnx_model(made)
         onnx.save_model(made, str(destination))
 
     def _store(
@@ -372,14 +379,16 @@ class Compression:
         """Store a layer in a form; return the constants that are no longer needed."""
         from onnx import numpy_helper
 
-        rounded = self._in_form(layer, form)
+        rounded = self._get_rounded_layer(layer, form)
         if isinstance(rounded, RoundedWeights):
-            places = layer.restored(rounded.places)
+            places = layer.restore_shape(rounded.places)
             units = layer.weight if layer.scales is not None else f"{layer.weight}/units"
             packed.add(units, places, rounded.book, rounded.pruned and bool(places.any()))
             if layer.scales is None:
                 shape = [-1 if axis == layer.channels else 1 for axis in range(layer.values.ndim)]
-                packed.scale(layer.weight, units, scales_of(layer.matrix).reshape(shape))
+                packed.scale(
+                    layer.weight, units, compute_channel_scales(layer.matrix).reshape(shape)
+                )
             return {layer.weight}
         if form.levels == "half" and layer.scales is None:
             packed.add_half(layer.weight, rounded)
@@ -392,35 +401,35 @@ class Compression:
         constants[layer.weight].CopyFrom(numpy_helper.from_array(rounded, layer.weight))
         return set()
 
-    def _in_form(self, layer: ONNXLayer, form: LayerForm) -> Any:
+    def _get_rounded_layer(self, layer: ONNXLayer, form: LayerForm) -> Any:
         key = layer.name, form
         if key not in self._rounded:
-            self._rounded[key] = self._found(layer, form)
+            self._rounded[key] = self._round_layer(layer, form)
         return self._rounded[key]
 
-    def _found(self, layer: ONNXLayer, form: LayerForm) -> Any:
-        matrix, moments = layer.matrix, self._moments_of(layer)
+    def _round_layer(self, layer: ONNXLayer, form: LayerForm) -> Any:
+        matrix, moments = layer.matrix, self._get_moments(layer)
         parts = np.split(matrix, len(moments))
         if form.levels in ("grid", "cluster"):
-            scales = scales_of(matrix) if layer.scales is None else layer.scales
+            scales = compute_channel_scales(matrix) if layer.scales is None else layer.scales
             if len(parts) > 1:  # each group has inputs of its own, but all share a codebook
-                return rounded_weights(matrix, scales, None, form)
-            return rounded_weights(matrix, scales, moments[0], form)
+                return round_weights(matrix, scales, None, form)
+            return round_weights(matrix, scales, moments[0], form)
         if form.sparsity:
             matrix = np.concatenate(
                 [
-                    pruned_weights(part, own, form.sparsity)
+                    prune_weights(part, own, form.sparsity)
                     for part, own in zip(parts, moments, strict=True)
                 ]
             )
-        return layer.restored(matrix).astype(np.float32)
+        return layer.restore_shape(matrix).astype(np.float32)
 
-    def _moments_of(self, layer: ONNXLayer) -> list[Any]:
+    def _get_moments(self, layer: ONNXLayer) -> list[Any]:
         if self._calibration is None:
             return [None] * layer.groups
         if self._moments is None:
             samples = list(self._calibration())
-            self._moments = input_moments(
+            self._moments = compute_input_moments(
                 self._model, list(self._layers.values()), samples, len(samples)
             )
         return self._moments[layer.name]
@@ -428,17 +437,17 @@ class Compression:
     def _pack(self, name: str, values: npt.NDArray[Any], packed: PackedConstants) -> bool:
         if values.size < _LEAST or values.dtype not in (np.float32, np.int8, np.uint8, np.int32):
             return False
-        found = losslessly_packed(values)
+        found = find_lossless_packing(values)
         if found is not None:
             packed.add(name, *found)
-        elif listed_bytes(values) < values.nbytes:
+        elif estimate_sparse_bytes(values) < values.nbytes:
             packed.add_listed(name, values)
         else:
             return False
         return True
 
 
-def _energy(weights: Floats, moments: Floats | None) -> float:
+def _compute_energy(weights: Floats, moments: Floats | None) -> float:
     """Return the mean square of the results of weights, summed over channels."""
     product = weights if moments is None else weights @ moments
     return float((product * weights).sum())
@@ -510,7 +519,7 @@ class ONNXCompressor(ONNXRewriter):
 
     def claims(self) -> tuple[Claim, ...]:
         """Return what the forms do to weights."""
-        forms = assigned_forms(self.layers)
+        forms = parse_forms(self.layers)
         found: list[Claim] = ["float"]
         if any(each.levels == "half" for each in forms):
             found.append("float16")
@@ -533,19 +542,21 @@ class ONNXCompressor(ONNXRewriter):
     def _write(
         self, artifact: Artifact, destination: Path, calibration: Calibration | None
     ) -> IOSpec:
-        model = foldable(artifact.path)
+        model = load_folded_model(artifact.path)
         compression = Compression(model, calibration if self.error_feedback else None)
-        compression.write(assigned(self.layers, compression.names), destination, self.short_names)
+        compression.write(
+            assign_forms(self.layers, compression.names), destination, self.short_names
+        )
         return read_onnx(destination).io(artifact.io)
 
 
-def assigned_forms(entries: Sequence[str]) -> list[Any]:
+def parse_forms(entries: Sequence[str]) -> list[Any]:
     """Return the forms in entries, whatever layers they name."""
     names = [entry.rpartition("=")[0] for entry in entries]
-    return list(assigned(entries, names).values())
+    return list(assign_forms(entries, names).values())
 
 
-def foldable(source: Path) -> Any:
+def load_folded_model(source: Path) -> Any:
     """Return the ``onnx.ModelProto`` of a file, with normalisations folded into the layers before
     them.
 
@@ -554,10 +565,10 @@ def foldable(source: Path) -> Any:
     import onnx
 
     with tempfile.TemporaryDirectory() as folder:
-        whole = in_one_file(source, Path(folder))
+        whole = merge_into_one_file(source, Path(folder))
         model = onnx.load_model(str(whole))
         if any(node.op_type in ("DequantizeLinear", "QLinearConv") for node in model.graph.node):
             return model
         fused = Path(folder, "fused.onnx")
-        optimised(whole, fused, "ORT_ENABLE_BASIC")
+        optimize_onnx_file(whole, fused, "ORT_ENABLE_BASIC")
         return onnx.load_model(str(fused))

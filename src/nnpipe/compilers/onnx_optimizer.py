@@ -17,12 +17,12 @@ import numpy.typing as npt
 from nnpipe.compilers._onnx import (
     ONNXRewriter,
     compute_in_float32,
-    hold_constants,
-    in_one_file,
-    optimised,
+    convert_constant_nodes,
+    copy_shared_outputs,
+    merge_into_one_file,
+    optimize_onnx_file,
     put_in_order,
-    separate_outputs,
-    separate_weights,
+    remove_weights_from_inputs,
 )
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact, Claim
@@ -56,8 +56,8 @@ class ONNXRuntimeOptimizer(ONNXRewriter):
         self, artifact: Artifact, destination: Path, calibration: Calibration | None
     ) -> IOSpec:
         with tempfile.TemporaryDirectory() as folder:
-            optimised(
-                in_one_file(artifact.path, Path(folder)),
+            optimize_onnx_file(
+                merge_into_one_file(artifact.path, Path(folder)),
                 destination,
                 _LEVELS[self.optimisation_level],
             )
@@ -99,15 +99,15 @@ class ONNXFloat16(ONNXRewriter):
             # model's size.
             shaped = Path(folder, "shaped.onnx")
             onnx.shape_inference.infer_shapes_path(
-                str(in_one_file(artifact.path, Path(folder))), str(shaped)
+                str(merge_into_one_file(artifact.path, Path(folder))), str(shaped)
             )
             model = onnx.load_model(str(shaped))
-        separate_weights(model)
-        hold_constants(model.graph)
-        separate_outputs(model.graph)
+        remove_weights_from_inputs(model)
+        convert_constant_nodes(model.graph)
+        copy_shared_outputs(model.graph)
         compute_in_float32(model.graph, "DOUBLE")
         _clamp_masks(model.graph)
-        float16 = _converter()
+        float16 = _import_converter()
         model = float16.convert_float_to_float16(
             model,
             keep_io_types=True,
@@ -157,7 +157,7 @@ def _clamp_masks(graph: Any) -> None:
         constant.CopyFrom(numpy_helper.from_array(clamped, constant.name))
 
 
-def _converter() -> Any:
+def _import_converter() -> Any:
     """Return ONNX Runtime's converter, imported without its package.
 
     The package changes Python's module search path, on which ONNX Runtime's
@@ -214,8 +214,8 @@ class ONNXPruner(ONNXRewriter):
         import onnx
 
         with tempfile.TemporaryDirectory() as folder:
-            model = onnx.load_model(str(in_one_file(artifact.path, Path(folder))))
-        tensors = _weights(model.graph)
+            model = onnx.load_model(str(merge_into_one_file(artifact.path, Path(folder))))
+        tensors = _find_weights(model.graph)
         if not tensors:
             raise CompileError(
                 "it has no floating-point weights to prune; prune a model before it is quantised"
@@ -234,7 +234,7 @@ class ONNXPruner(ONNXRewriter):
         return read_onnx(destination).io(artifact.io)
 
 
-def _weights(graph: Any) -> list[Any]:
+def _find_weights(graph: Any) -> list[Any]:
     """Return the floating-point constants that convolutions and matrix products use as weights."""
     from onnx import TensorProto
 
@@ -304,15 +304,17 @@ class ONNXEqualizer(ONNXRewriter):
 
         with tempfile.TemporaryDirectory() as folder:
             folded = Path(folder, "folded.onnx")
-            optimised(in_one_file(artifact.path, Path(folder)), folded, "ORT_ENABLE_BASIC")
+            optimize_onnx_file(
+                merge_into_one_file(artifact.path, Path(folder)), folded, "ORT_ENABLE_BASIC"
+            )
             model = onnx.load_model(str(folded))
-        equalise(model.graph)
+        equalize_channels(model.graph)
         onnx.save_model(model, str(destination))
         return read_onnx(destination).io(artifact.io)
 
 
 @dataclass
-class _Side:
+class _ScaledWeights:
     """Weights of a layer whose channels are multiplied, each with its axis of channels; the
     kernel comes first.
     """
@@ -322,7 +324,7 @@ class _Side:
     channels: int
 
 
-def equalise(graph: Any) -> int:
+def equalize_channels(graph: Any) -> int:
     """Equalise an ``onnx.GraphProto`` in place, and return the number of pairs of layers."""
     from onnx import numpy_helper
 
@@ -335,18 +337,20 @@ def equalise(graph: Any) -> int:
     for node in graph.node:
         for name in node.input:
             uses[name] = uses.get(name, 0) + 1
-    pairs = list(_pairs(graph, constants, uses))
+    pairs = list(_iter_pairs(graph, constants, uses))
     changed: set[str] = set()
     for _ in range(_ROUNDS):
         moved = False
         for first, second in pairs:
-            factors = _factors(_ranges(constants, first), _ranges(constants, second))
+            factors = _compute_factors(
+                _compute_ranges(constants, first), _compute_ranges(constants, second)
+            )
             if (factors == 1).all():
                 continue
             moved = True
             for side, by in ((first, 1 / factors), (second, factors)):
                 for name, axis in zip(side.names, side.axes, strict=True):
-                    constants[name] = _scaled(constants[name], axis, by)
+                    constants[name] = _scale_weight(constants[name], axis, by)
                     changed.add(name)
         if not moved:
             break
@@ -356,16 +360,16 @@ def equalise(graph: Any) -> int:
     return len(pairs)
 
 
-def _pairs(
+def _iter_pairs(
     graph: Any, constants: dict[str, Any], uses: dict[str, int]
-) -> Iterator[tuple[_Side, _Side]]:
+) -> Iterator[tuple[_ScaledWeights, _ScaledWeights]]:
     """Yield the layers that follow each other, with nothing between them that factors would
     change.
     """
     users: dict[str, Any] = {name: node for node in graph.node for name in node.input}
     given = {value.name for value in graph.output}
     for node in graph.node:
-        first = _giving(node, constants, uses)
+        first = _find_producing_weights(node, constants, uses)
         if first is None:
             continue
         tensor, flat = node.output[0], False
@@ -376,17 +380,19 @@ def _pairs(
             elif flat and user.op_type in ("Flatten", "Squeeze") and user.input[0] == tensor:
                 tensor = user.output[0]  # one value is left of each channel
             else:
-                second = _taking(user, tensor, constants, uses)
+                second = _find_consuming_weights(user, tensor, constants, uses)
                 if second is not None and second.channels == first.channels:
                     yield first, second
                 break
 
 
-def _giving(node: Any, constants: dict[str, Any], uses: dict[str, int]) -> _Side | None:
+def _find_producing_weights(
+    node: Any, constants: dict[str, Any], uses: dict[str, int]
+) -> _ScaledWeights | None:
     """Return the weights that a layer's results are proportional to, or None if it is no such
     layer.
     """
-    axis = _axis_of_results(node)
+    axis = _find_result_axis(node)
     own = [name for name in node.input[1:] if name]
     if axis is None or not own or any(name not in constants or uses[name] != 1 for name in own):
         return None
@@ -403,20 +409,20 @@ def _giving(node: Any, constants: dict[str, Any], uses: dict[str, int]) -> _Side
         ):
             return None
         axes.append(constants[name].ndim - 1)
-    return _Side(tuple(own), tuple(axes), channels)
+    return _ScaledWeights(tuple(own), tuple(axes), channels)
 
 
-def _axis_of_results(node: Any) -> int | None:
+def _find_result_axis(node: Any) -> int | None:
     if node.op_type == "Conv":
         return 0
     if node.op_type == "Gemm":
-        return 0 if _attribute(node, "transB") else 1
+        return 0 if _get_attribute(node, "transB") else 1
     return None
 
 
-def _taking(
+def _find_consuming_weights(
     node: Any, tensor: str, constants: dict[str, Any], uses: dict[str, int]
-) -> _Side | None:
+) -> _ScaledWeights | None:
     """Return the weights that a layer multiplies the channels of a tensor by, or None if it is
     no such layer.
     """
@@ -430,31 +436,31 @@ def _taking(
     name = node.input[1]
     weight = constants[name]
     if node.op_type == "Conv":
-        groups = _attribute(node, "group") or 1
+        groups = _get_attribute(node, "group") or 1
         if groups == 1:
-            return _Side((name,), (1,), weight.shape[1])
+            return _ScaledWeights((name,), (1,), weight.shape[1])
         if weight.shape[0] == groups and weight.shape[1] == 1:  # one kernel for each channel
-            return _Side((name,), (0,), groups)
-    elif node.op_type == "Gemm" and not _attribute(node, "transA"):
-        axis = 1 if _attribute(node, "transB") else 0
-        return _Side((name,), (axis,), weight.shape[axis])
+            return _ScaledWeights((name,), (0,), groups)
+    elif node.op_type == "Gemm" and not _get_attribute(node, "transA"):
+        axis = 1 if _get_attribute(node, "transB") else 0
+        return _ScaledWeights((name,), (axis,), weight.shape[axis])
     elif node.op_type == "MatMul" and weight.ndim == 2:
-        return _Side((name,), (0,), weight.shape[0])
+        return _ScaledWeights((name,), (0,), weight.shape[0])
     return None
 
 
-def _attribute(node: Any, name: str) -> int:
+def _get_attribute(node: Any, name: str) -> int:
     return next((int(each.i) for each in node.attribute if each.name == name), 0)
 
 
-def _ranges(constants: dict[str, Any], side: _Side) -> Floats:
+def _compute_ranges(constants: dict[str, Any], side: _ScaledWeights) -> Floats:
     """Return the greatest magnitude of the weights of each channel, without biases."""
     weight = np.moveaxis(constants[side.names[0]], side.axes[0], 0).reshape(side.channels, -1)
     found: Floats = np.abs(weight).max(axis=1).astype(np.float64)
     return found
 
 
-def _factors(first: Floats, second: Floats) -> Floats:
+def _compute_factors(first: Floats, second: Floats) -> Floats:
     """Return the powers of two by which channels of the second layer are multiplied."""
     able = (first > 0) & (second > 0) & np.isfinite(first) & np.isfinite(second)
     ratio = np.sqrt(np.where(able, first, 1.0) / np.where(able, second, 1.0))
@@ -462,7 +468,7 @@ def _factors(first: Floats, second: Floats) -> Floats:
     return found
 
 
-def _scaled(weight: Any, axis: int, factors: Floats) -> Any:
+def _scale_weight(weight: Any, axis: int, factors: Floats) -> Any:
     shape = [1] * weight.ndim
     shape[axis] = -1
     return (weight * factors.reshape(shape)).astype(weight.dtype)

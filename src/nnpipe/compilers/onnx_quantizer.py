@@ -14,18 +14,18 @@ import numpy as np
 from nnpipe.compilers._onnx import (
     ONNXRewriter,
     compute_in_float32,
-    hold_constants,
-    in_one_file,
-    optimised,
-    separate_outputs,
-    steps_of,
-    surviving,
+    convert_constant_nodes,
+    copy_shared_outputs,
+    find_surviving_tensors,
+    list_onnx_steps,
+    merge_into_one_file,
+    optimize_onnx_file,
     unpack_blocks,
 )
 from nnpipe.compilers._onnx_bias_correction import (
     MOST_SAMPLES,
+    add_zero_biases,
     correct_biases,
-    give_biases,
     restore_dead_biases,
 )
 from nnpipe.compilers._quantisation import (
@@ -33,8 +33,8 @@ from nnpipe.compilers._quantisation import (
     FloatKeepingCompiler,
     IntegerIOCompiler,
     WeightQuantisingCompiler,
-    merged,
-    touching,
+    extend_over_passing_steps,
+    find_touching_steps,
 )
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact, Claim
@@ -80,7 +80,7 @@ def has_attention(graph: Any) -> bool:
     return False
 
 
-def added_biases(graph: Any) -> list[str]:
+def find_added_biases(graph: Any) -> list[str]:
     """Return the names of Add nodes that only add a constant to a product of matrices with constant
     weights.
 
@@ -101,7 +101,7 @@ def added_biases(graph: Any) -> list[str]:
     ]
 
 
-def gathers_of_activations(graph: Any) -> list[str]:
+def find_activation_gathers(graph: Any) -> list[str]:
     """Return the names of Gather nodes that pick from activations, which gain nothing from being
     rounded.
     """
@@ -122,7 +122,7 @@ def gathers_of_activations(graph: Any) -> list[str]:
 # point is shifted by the difference of the two types, so that the represented values stay the same.
 
 
-def take_integers(graph: GraphProto, dtype: str) -> None:
+def set_integer_inputs(graph: GraphProto, dtype: str) -> None:
     """Change the element type of a model's floating-point inputs.
 
     Parameters
@@ -142,7 +142,7 @@ def take_integers(graph: GraphProto, dtype: str) -> None:
     for value in [
         value for value in graph.input if value.type.tensor_type.elem_type == TensorProto.FLOAT
     ]:
-        name, real = value.name, _unused(graph, f"{value.name}_real")
+        name, real = value.name, _make_unused_name(graph, f"{value.name}_real")
         quantisers = [
             node
             for node in graph.node
@@ -153,7 +153,7 @@ def take_integers(graph: GraphProto, dtype: str) -> None:
                 f"input {name!r} is not quantised, so it cannot be {dtype}; leave it float32"
             )
         value.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-        scale, zero = _parameters(graph, quantisers[0], name, dtype)
+        scale, zero = _add_parameters(graph, quantisers[0], name, dtype)
         _rename(graph, name, real)
         graph.node.insert(
             0,
@@ -163,14 +163,16 @@ def take_integers(graph: GraphProto, dtype: str) -> None:
         )
 
 
-def give_integers(graph: GraphProto, dtype: str) -> None:
-    """Change the element type of a model's floating-point outputs; see :func:`take_integers`."""
+def set_integer_outputs(graph: GraphProto, dtype: str) -> None:
+    """Change the element type of a model's floating-point outputs; see
+    :func:`set_integer_inputs`.
+    """
     from onnx import TensorProto, helper
 
     for value in [
         value for value in graph.output if value.type.tensor_type.elem_type == TensorProto.FLOAT
     ]:
-        name, real = value.name, _unused(graph, f"{value.name}_real")
+        name, real = value.name, _make_unused_name(graph, f"{value.name}_real")
         makers = [node for node in graph.node if name in node.output]
         if not makers or makers[0].op_type != "DequantizeLinear":
             raise CompileError(
@@ -178,13 +180,13 @@ def give_integers(graph: GraphProto, dtype: str) -> None:
             )
         value.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         _rename(graph, name, real)
-        scale, zero = _parameters(graph, makers[0], name, dtype)
+        scale, zero = _add_parameters(graph, makers[0], name, dtype)
         graph.node.append(
             helper.make_node("QuantizeLinear", [real, scale, zero], [name], name=f"{name}_quantise")
         )
 
 
-def _parameters(graph: GraphProto, node: Any, name: str, dtype: str) -> tuple[str, str]:
+def _add_parameters(graph: GraphProto, node: Any, name: str, dtype: str) -> tuple[str, str]:
     """Add the scale and zero point of a tensor in another integer type; return the names of the
     two constants.
     """
@@ -206,14 +208,17 @@ def _parameters(graph: GraphProto, node: Any, name: str, dtype: str) -> tuple[st
         raise CompileError(
             f"{name!r} is not quantised to 8 bits with one scale, so it cannot be {dtype}"
         )
-    names = _unused(graph, f"{name}_{dtype}_scale"), _unused(graph, f"{name}_{dtype}_zero_point")
+    names = (
+        _make_unused_name(graph, f"{name}_{dtype}_scale"),
+        _make_unused_name(graph, f"{name}_{dtype}_zero_point"),
+    )
     moved = (zero.astype(np.int32) + shift).astype(dtype)
     graph.initializer.append(numpy_helper.from_array(scale.reshape(()), names[0]))
     graph.initializer.append(numpy_helper.from_array(moved.reshape(()), names[1]))
     return names
 
 
-def _unused(graph: GraphProto, name: str) -> str:
+def _make_unused_name(graph: GraphProto, name: str) -> str:
     taken = {constant.name for constant in graph.initializer}
     taken.update(*(node.input for node in graph.node), *(node.output for node in graph.node))
     while name in taken:
@@ -292,7 +297,7 @@ class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler, FloatKeepingCompil
         """Return 8-bit weights and activations."""
         return ("int8",)
 
-    def handicaps(self) -> tuple[str, ...]:
+    def performance_caveats(self) -> tuple[str, ...]:
         """Return a handicap for types that ONNX Runtime multiplies slowly, as signed ones on
         x86.
         """
@@ -317,13 +322,13 @@ class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler, FloatKeepingCompil
         assert calibration is not None  # checked by compile()
         with tempfile.TemporaryDirectory() as folder:
             quantised = Path(folder, "quantised.onnx")
-            prepared = _prepared(artifact.path, Path(folder), with_biases=self.correct_biases)
+            prepared = _prepare_model(artifact.path, Path(folder), with_biases=self.correct_biases)
             graph = onnx.load_model(str(prepared), load_external_data=False).graph
             attention = has_attention(graph)
             types = self.operator_types or (ATTENTION_TYPES if attention else ())
             as_floats = self.inference_output_type == "float32"
             biases = (
-                added_biases(graph)
+                find_added_biases(graph)
                 if as_floats and not attention and not self.operator_types
                 else []
             )
@@ -331,15 +336,15 @@ class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler, FloatKeepingCompil
             unrounded = (
                 () if not as_floats else PRODUCTS if attention else ("MatMul",) if biases else ()
             )
-            floats = self._operations_in_floats(artifact.path, graph) if self.keep_float else []
+            floats = self._find_float_operations(artifact.path, graph) if self.keep_float else []
             quantize_static(
                 str(prepared),
                 str(quantised),
-                _Reader(iter(calibration())),
+                _CalibrationReader(iter(calibration())),
                 quant_format=QuantFormat.QDQ,
                 op_types_to_quantize=list(types) or None,
                 nodes_to_exclude=[
-                    *(gathers_of_activations(graph) if attention else biases),
+                    *(find_activation_gathers(graph) if attention else biases),
                     *floats,
                 ]
                 or None,
@@ -351,7 +356,7 @@ class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler, FloatKeepingCompil
                 extra_options={
                     "CalibPercentile": self.percentile,
                     "OpTypesToExcludeOutputQuantization": list(unrounded),
-                    "TensorQuantOverrides": self._overrides(graph) if self.per_channel else {},
+                    "TensorQuantOverrides": self._find_overrides(graph) if self.per_channel else {},
                     # Otherwise, operations such as reshaping before the first computation would use
                     # floats.
                     "ForceQuantizeNoInputCheck": self.inference_input_type != "float32",
@@ -365,13 +370,13 @@ class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler, FloatKeepingCompil
                     onnx.load_model(str(prepared)), model, list(islice(calibration(), MOST_SAMPLES))
                 )
         if self.inference_input_type != "float32":
-            take_integers(model.graph, self.inference_input_type)
+            set_integer_inputs(model.graph, self.inference_input_type)
         if self.inference_output_type != "float32":
-            give_integers(model.graph, self.inference_output_type)
+            set_integer_outputs(model.graph, self.inference_output_type)
         onnx.save_model(model, str(destination))
         return read_onnx(destination).io(artifact.io)
 
-    def _overrides(self, graph: Any) -> dict[str, list[dict[str, Any]]]:
+    def _find_overrides(self, graph: Any) -> dict[str, list[dict[str, Any]]]:
         """Return the weights to quantise with one scale: ONNX Runtime (1.31) fails on channels
         of transposed groups.
         """
@@ -389,18 +394,23 @@ class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler, FloatKeepingCompil
         }
         return {name: [one] for name in grouped}
 
-    def _operations_in_floats(self, source: Path, graph: Any) -> list[str]:
+    def _find_float_operations(self, source: Path, graph: Any) -> list[str]:
         """Return the nodes of the prepared graph that compute or take tensors to keep in floats."""
         import onnx
 
-        before = steps_of(onnx.load_model(str(source), load_external_data=False).graph)
-        steps = steps_of(graph)
+        before = list_onnx_steps(onnx.load_model(str(source), load_external_data=False).graph)
+        steps = list_onnx_steps(graph)
         there = {name for step in steps for name in (*step.inputs, *step.outputs)}
         known = there.union(name for step in before for name in (*step.inputs, *step.outputs))
         names = {
-            survivor for name in self._named(known) for survivor in surviving(name, before, there)
+            survivor
+            for name in self._match_keep_float(known)
+            for survivor in find_surviving_tensors(name, before, there)
         }
-        return [step.name for step in touching(merged(names, steps), steps)]
+        return [
+            step.name
+            for step in find_touching_steps(extend_over_passing_steps(names, steps), steps)
+        ]
 
 
 class ONNXDynamicQuantizer(_OperatorChoice):
@@ -426,7 +436,7 @@ class ONNXDynamicQuantizer(_OperatorChoice):
 
         types = self.operator_types or DYNAMIC_TYPES
         with tempfile.TemporaryDirectory() as folder:
-            prepared = _prepared(artifact.path, Path(folder))
+            prepared = _prepare_model(artifact.path, Path(folder))
             kinds = {kind.rpartition(".")[2] for kind in read_contents(prepared).operations}
             if kinds.isdisjoint(types):
                 raise CompileError(
@@ -445,7 +455,7 @@ class ONNXDynamicQuantizer(_OperatorChoice):
         return read_onnx(destination).io(artifact.io)
 
 
-class _Reader:
+class _CalibrationReader:
     """Passes batches to ONNX Runtime's calibrator one by one."""
 
     def __init__(self, batches: Iterator[Batch]) -> None:
@@ -460,15 +470,15 @@ class _Reader:
         return map(dict, self._batches)
 
 
-def _prepared(source: Path, folder: Path, with_biases: bool = False) -> Path:
+def _prepare_model(source: Path, folder: Path, with_biases: bool = False) -> Path:
     """Return the model in the best form for quantisation: a recent operator set, fused, with
     inferred shapes.
     """
     import onnx
 
-    model = onnx.load_model(str(in_one_file(source, folder)))
+    model = onnx.load_model(str(merge_into_one_file(source, folder)))
     _hide_constants(model.graph)
-    hold_constants(model.graph)
+    convert_constant_nodes(model.graph)
     unpack_blocks(model.graph)
     compute_in_float32(model.graph, "FLOAT16", "DOUBLE")
     model.ir_version = max(model.ir_version, _IR_VERSION)
@@ -477,16 +487,16 @@ def _prepared(source: Path, folder: Path, with_biases: bool = False) -> Path:
         model = onnx.version_converter.convert_version(model, _OPSET)
     recent, fused, shaped = (folder / name for name in ("recent.onnx", "fused.onnx", "shaped.onnx"))
     onnx.save_model(model, str(recent))
-    optimised(recent, fused, "ORT_ENABLE_BASIC")
+    optimize_onnx_file(recent, fused, "ORT_ENABLE_BASIC")
     model = onnx.load_model(str(fused))
     _name_nodes(model.graph)
     if with_biases:
-        give_biases(model.graph)
+        add_zero_biases(model.graph)
     _flatten_biases(model.graph)
     _separate_biases(model.graph)
     _forget_stated_shapes(model.graph)
     # their ranges are taken for those of what they read
-    separate_outputs(model.graph, "Relu", "Clip")
+    copy_shared_outputs(model.graph, "Relu", "Clip")
     onnx.save_model(onnx.shape_inference.infer_shapes(model), str(shaped))
     return shaped
 
@@ -584,8 +594,8 @@ class ONNXWeightQuantizer(BlockwiseWeights, ONNXRewriter):
         from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
         with tempfile.TemporaryDirectory() as folder:
-            model = onnx.load_model(str(in_one_file(artifact.path, Path(folder))))
-        hold_constants(model.graph)
+            model = onnx.load_model(str(merge_into_one_file(artifact.path, Path(folder))))
+        convert_constant_nodes(model.graph)
         compute_in_float32(model.graph, "DOUBLE")
         quantizer = MatMulNBitsQuantizer(
             model,

@@ -17,13 +17,13 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact, Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError, MissingDependency
-from nnpipe.core.log_levels import quiet_loggers
-from nnpipe.core.messages import one_line
-from nnpipe.core.processor import adds_bytes_in_16_bits
+from nnpipe.core.log_levels import suppress_log_messages
+from nnpipe.core.messages import format_one_line
+from nnpipe.core.processor import has_saturating_byte_sums
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.frameworks.openvino_models import (
     OpenVINOModel,
-    openvino_message,
+    format_openvino_message,
     read_model,
     write_openvino,
 )
@@ -32,7 +32,7 @@ _LEAST = 1e-30  # of weights that are not 0: in single precision their scale is 
 
 
 @contextmanager
-def own_ranges() -> Iterator[None]:
+def use_own_ranges() -> Iterator[None]:
     """Let NNCF give every channel of weights that are not all 0 the range of its own values.
 
     It gives a channel at least 1 % of the range of the largest (``fix_zero_filters_symmetric`` in
@@ -48,10 +48,10 @@ def own_ranges() -> Iterator[None]:
         yield
         return
 
-    def range_of(greatest: Any) -> Any:
+    def select_range(greatest: Any) -> Any:
         return functions.where(greatest > _LEAST, greatest, original(greatest))
 
-    setattr(fake_quantize, name, range_of)
+    setattr(fake_quantize, name, select_range)
     try:
         yield
     finally:
@@ -150,7 +150,7 @@ class OpenVINOCompiler(FloatKeepingCompiler):
         model = read_model(artifact.path, artifact.format)
         native = model.native
         if calibration is not None and self.precision == "int8":
-            native = self._quantised(model, calibration)
+            native = self._quantize_model(model, calibration)
         with tempfile.TemporaryDirectory() as folder:
             xml = Path(folder, "model.xml")
             openvino.save_model(native, str(xml), compress_to_fp16=self.precision == "fp16")
@@ -159,30 +159,30 @@ class OpenVINOCompiler(FloatKeepingCompiler):
             write_openvino(destination, xml, io, taken)
         return read_model(destination, "openvino").io
 
-    def _outcome(self, destination: Path) -> Mapping[str, Any]:
+    def _describe_outcome(self, destination: Path) -> Mapping[str, Any]:
         if self.precision != "int8" or not has_weights_of_8_bits(destination, self.produces):
             return {}
         # NNCF's fix of the first layer leaves 8 bits in the others.
-        return {"weight_bits": 7 if self._overflow_fix() == "enable" else 8}
+        return {"weight_bits": 7 if self._choose_overflow_fix() == "enable" else 8}
 
-    def _overflow_fix(self) -> str:
+    def _choose_overflow_fix(self) -> str:
         if self.overflow_fix != "auto":
             return self.overflow_fix
-        return "enable" if adds_bytes_in_16_bits() else "first_layer"
+        return "enable" if has_saturating_byte_sums() else "first_layer"
 
-    def _quantised(self, model: OpenVINOModel, calibration: Calibration) -> Any:
-        samples = [_in_order(model.taken, batch) for batch in calibration()]
-        nncf = _nncf()
+    def _quantize_model(self, model: OpenVINOModel, calibration: Calibration) -> Any:
+        samples = [_index_inputs(model.taken, batch) for batch in calibration()]
+        nncf = _import_nncf()
         _fold_constants(model.native)
         _widen_biases(model.native)
         kind = self.model_type
         if kind == "auto":
             kind = "transformer" if _is_transformer(model.native) else "other"
-        floats = self._operations_in_floats(model.native) if self.keep_float else []
+        floats = self._find_float_operations(model.native) if self.keep_float else []
         with (
-            own_ranges(),
-            quiet_loggers("nncf"),
-            _told(model.native, "other" if kind == "transformer" else "transformer"),
+            use_own_ranges(),
+            suppress_log_messages("nncf"),
+            _explain_errors(model.native, "other" if kind == "transformer" else "transformer"),
         ):
             return nncf.quantize(
                 model.native,
@@ -195,18 +195,18 @@ class OpenVINOCompiler(FloatKeepingCompiler):
                     names=floats, types=["GRUSequence"], validate=False
                 ),
                 fast_bias_correction=self.bias_correction == "fast",
-                advanced_parameters=self._advanced(),
+                advanced_parameters=self._make_advanced_parameters(),
             )
 
-    def _operations_in_floats(self, native: Any) -> list[str]:
+    def _find_float_operations(self, native: Any) -> list[str]:
         """Return the operations that take tensors to keep in floats; integer kernels can give
         floats.
         """
-        steps = _steps(native)
-        kept = self._kept(steps)
+        steps = _list_steps(native)
+        kept = self._resolve_keep_float(steps)
         return sorted({step.name for step in steps if not kept.isdisjoint(step.inputs)})
 
-    def _advanced(self) -> Any:
+    def _make_advanced_parameters(self) -> Any:
         from nncf.quantization.advanced_parameters import (
             AdvancedQuantizationParameters,
             AdvancedSmoothQuantParameters,
@@ -215,7 +215,7 @@ class OpenVINOCompiler(FloatKeepingCompiler):
         from nncf.quantization.range_estimator import RangeEstimatorParametersSet
 
         found = AdvancedQuantizationParameters(
-            overflow_fix=getattr(OverflowFix, self._overflow_fix().upper()),
+            overflow_fix=getattr(OverflowFix, self._choose_overflow_fix().upper()),
             # Smoothing, NNCF's choice for transformers, made the errors of five of eight up to 17
             # times larger.
             smooth_quant_alphas=AdvancedSmoothQuantParameters(convolution=-1, matmul=-1),
@@ -225,7 +225,7 @@ class OpenVINOCompiler(FloatKeepingCompiler):
         return found
 
 
-def _steps(native: Any) -> list[GraphStep]:
+def _list_steps(native: Any) -> list[GraphStep]:
     """Return the operations of a model, with the names that its source gave to their tensors.
 
     A tensor with several names has an operation that passes the values from one to the others.
@@ -235,8 +235,8 @@ def _steps(native: Any) -> list[GraphStep]:
         if operation.get_type_name() in ("Parameter", "Constant", "Result"):
             continue
         name = operation.get_friendly_name()
-        made = [_names(port) for port in operation.outputs()]
-        taken = [_names(port.get_source_output())[0] for port in operation.inputs()]
+        made = [_get_names(port) for port in operation.outputs()]
+        taken = [_get_names(port.get_source_output())[0] for port in operation.inputs()]
         passing = operation.get_type_name() in _PASSING
         found.append(GraphStep(name, tuple(taken), tuple(first for first, *_ in made), passing))
         found += [
@@ -247,7 +247,7 @@ def _steps(native: Any) -> list[GraphStep]:
     return found
 
 
-def _names(port: Any) -> list[str]:
+def _get_names(port: Any) -> list[str]:
     return sorted(port.get_names()) or [f"{port.get_node().get_friendly_name()}:{port.get_index()}"]
 
 
@@ -331,7 +331,7 @@ def _widen_biases(native: Any) -> None:
                 operation.input(bias).replace_source_output(opset13.constant(values).output(0))
 
 
-def _nncf() -> Any:
+def _import_nncf() -> Any:
     try:
         import nncf
     except ImportError:
@@ -342,13 +342,13 @@ def _nncf() -> Any:
     return nncf
 
 
-def _in_order(taken: tuple[str, ...], batch: Batch) -> dict[int, np.ndarray]:
+def _index_inputs(taken: tuple[str, ...], batch: Batch) -> dict[int, np.ndarray]:
     """Return a sample by the indices of the model's inputs, which may have no names."""
     return {place: np.ascontiguousarray(batch[name]) for place, name in enumerate(taken)}
 
 
 @contextmanager
-def _told(native: Any, other_type: str) -> Iterator[None]:
+def _explain_errors(native: Any, other_type: str) -> Iterator[None]:
     """Turn NNCF's errors, of which many are defects of its own, into a line with the operator
     and what to try.
     """
@@ -358,7 +358,9 @@ def _told(native: Any, other_type: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # they share no base but Exception
-        message = openvino_message(one_line(error, 5000) if isinstance(error, KeyError) else error)
+        message = format_openvino_message(
+            format_one_line(error, 5000) if isinstance(error, KeyError) else error
+        )
         named = [
             name
             for name in operations

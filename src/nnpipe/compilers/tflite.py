@@ -7,21 +7,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
-from nnpipe.compilers._tflite_conversion import Call, TFLiteConverting
-from nnpipe.compilers._torch_tf.program import ALREADY_QUANTISED, UNTRANSLATED, function_of
+from nnpipe.compilers._tflite_conversion import Call, TFLiteConverterBase
+from nnpipe.compilers._torch_tf.program import ALREADY_QUANTISED, UNTRANSLATED, build_function
 from nnpipe.compilers.writing_compiler import WritingCompiler
 from nnpipe.core.artifact import Artifact, Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.pt2 import read_program
 from nnpipe.formats.tflite import read_tflite
-from nnpipe.frameworks.keras import check_io, import_keras, named_call
+from nnpipe.frameworks.keras import check_io, import_keras, make_named_call
 from nnpipe.frameworks.torch_program import QUANTISED, load_program
 from nnpipe.layers.keras.named_layers import TakesOwnLayers
 from nnpipe.layers.keras.open_file import open_keras
 
 
-class TFLiteCompiler(TFLiteConverting, TakesOwnLayers):
+class TFLiteCompiler(TFLiteConverterBase, TakesOwnLayers):
     """Converts Keras models to TensorFlow Lite with TensorFlow's converter."""
 
     requires: ClassVar[tuple[str, ...]] = ("tensorflow", "keras")
@@ -32,10 +32,10 @@ class TFLiteCompiler(TFLiteConverting, TakesOwnLayers):
     def _call(self, artifact: Artifact) -> tuple[Call, list[Any]]:
         model = open_keras(artifact.path, self.own_layers)
         check_io(model, artifact.io, str(artifact.path))
-        return named_call(model, artifact.io), [variable.value for variable in model.variables]
+        return make_named_call(model, artifact.io), [variable.value for variable in model.variables]
 
 
-class TorchToTFLite(TFLiteConverting):
+class TorchToTFLite(TFLiteConverterBase):
     """Converts exported PyTorch programs to TensorFlow Lite, by way of TensorFlow.
 
     Each operator is translated to TensorFlow, whose converter does the rest.
@@ -58,7 +58,7 @@ class TorchToTFLite(TFLiteConverting):
         program = read_program(path)
         if program.mentions(QUANTISED):
             return (ALREADY_QUANTISED,)
-        named = (name.removeprefix("torch.ops.") for name in program.operators_on_inputs())
+        named = (name.removeprefix("torch.ops.") for name in program.find_input_operators())
         unknown = [name for name in named if name.split(".")[1] in UNTRANSLATED]
         return (
             (f"PyTorch's {', '.join(unknown)} cannot be translated to TensorFlow",)
@@ -69,7 +69,7 @@ class TorchToTFLite(TFLiteConverting):
     def _call(self, artifact: Artifact) -> tuple[Call, list[Any]]:
         loaded = load_program(artifact.path)
         import_keras()
-        return function_of(loaded), []
+        return build_function(loaded), []
 
 
 class TFLiteSlimmer(WritingCompiler):
@@ -105,13 +105,13 @@ class TFLiteSlimmer(WritingCompiler):
         model.description, model.metadata, model.metadataBuffer = b"", None, None
         for graph in model.subgraphs:
             for tensor in graph.tensors:
-                _slim(tensor)
+                _remove_details(tensor)
         _merge_buffers(model)
         destination.write_bytes(bytes(flatbuffer_utils.convert_object_to_bytearray(model)))
         return read_tflite(destination).io
 
 
-def _slim(tensor: Any) -> None:
+def _remove_details(tensor: Any) -> None:
     tensor.name = b""
     if tensor.quantization is not None:
         tensor.quantization.min = tensor.quantization.max = None

@@ -11,7 +11,7 @@ from nnpipe.core.artifact import Artifact, Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError
 from nnpipe.core.tensors import IOSpec
-from nnpipe.frameworks.torch_program import exported_anew, load_program
+from nnpipe.frameworks.torch_program import export_changed_module, load_program
 
 
 class TorchFloat16(TorchProgramCompiler):
@@ -51,7 +51,7 @@ class TorchFloat16(TorchProgramCompiler):
             _compute_in(module, half)
         module.graph.lint()
         module.recompile()
-        return self._save(exported_anew(loaded, module), destination)
+        return self._save(export_changed_module(loaded, module), destination)
 
 
 def _halve_weights(module: Any, half: Any) -> int:
@@ -104,10 +104,10 @@ def _compute_in(module: Any, half: Any) -> None:
         if node.op == "placeholder" and node.meta["val"].dtype is torch.float32
     ]
 
-    def narrowed(value: Any) -> Any:
+    def narrow(value: Any) -> Any:
         return half if value is torch.float32 else value
 
-    def widened(value: Any) -> Any:
+    def widen(value: Any) -> Any:
         if not isinstance(value, torch.fx.Node) or value.meta["val"].dtype is not torch.float32:
             return value
         with graph.inserting_before(end):
@@ -117,10 +117,10 @@ def _compute_in(module: Any, half: Any) -> None:
         if node.op == "call_function":
             # The program itself requests float32 here.
             node.args, node.kwargs = (
-                map_aggregate(node.args, narrowed),
-                map_aggregate(node.kwargs, narrowed),
+                map_aggregate(node.args, narrow),
+                map_aggregate(node.kwargs, narrow),
             )
-    end.args = map_aggregate(end.args, widened)
+    end.args = map_aggregate(end.args, widen)
     for node in given:
         _cast_after(graph, node, half)
 

@@ -17,11 +17,11 @@ from nnpipe.formats.sealed import read_sealed, write_sealed
 from nnpipe.frameworks.torch_inductor import (
     FORMAT,
     INTEGERS,
-    compiled_package,
-    floats_instead,
-    target_name,
+    compile_package,
+    explain_floats,
+    get_inductor_target,
 )
-from nnpipe.frameworks.torch_program import load_program, quiet
+from nnpipe.frameworks.torch_program import load_program, suppress_torch_logs
 
 
 class TorchInductorCompiler(WritingCompiler, FixesBatch):
@@ -55,19 +55,19 @@ class TorchInductorCompiler(WritingCompiler, FixesBatch):
 
     def target_name(self) -> str:
         """Return the name of the processor."""
-        return target_name()
+        return get_inductor_target()
 
     def _write(
         self, artifact: Artifact, destination: Path, calibration: Calibration | None
     ) -> IOSpec:
         loaded = load_program(artifact.path)
-        with quiet():
-            file = compiled_package(loaded, self.max_autotune, self.batch)
+        with suppress_torch_logs():
+            file = compile_package(loaded, self.max_autotune, self.batch)
         write_sealed(destination, file)
         return file.io
 
-    def _outcome(self, destination: Path) -> Mapping[str, Any]:
+    def _describe_outcome(self, destination: Path) -> Mapping[str, Any]:
         file = read_sealed(destination, FORMAT)
-        why = floats_instead(file)
+        why = explain_floats(file)
         found: dict[str, Any] = {INTEGERS: file.notes[INTEGERS]} if INTEGERS in file.notes else {}
         return found | ({"handicaps": [f"int8 computed in floats: {why}"]} if why else {})

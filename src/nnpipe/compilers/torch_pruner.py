@@ -19,7 +19,12 @@ from nnpipe.core.artifact import Artifact, Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError
 from nnpipe.core.tensors import IOSpec
-from nnpipe.frameworks.torch_program import exported_anew, load_program, matrices, replace_weights
+from nnpipe.frameworks.torch_program import (
+    export_changed_module,
+    list_matrices,
+    load_program,
+    replace_weights,
+)
 
 
 class TorchPruner(DistillingCompiler):
@@ -55,12 +60,14 @@ class TorchPruner(DistillingCompiler):
         self, artifact: Artifact, destination: Path, calibration: Calibration | None
     ) -> IOSpec:
         loaded = load_program(artifact.path)
-        names = matrices(loaded.native)
+        names = list_matrices(loaded.native)
         if not names:
             raise CompileError(
                 "it has no floating-point weights to prune; prune a model before it is quantised"
             )
-        masks = self._masks({name: loaded.native.state_dict[name].detach() for name in names})
+        masks = self._compute_masks(
+            {name: loaded.native.state_dict[name].detach() for name in names}
+        )
         state = {
             name: loaded.native.state_dict[name].detach() * mask for name, mask in masks.items()
         }
@@ -77,7 +84,7 @@ class TorchPruner(DistillingCompiler):
         replace_weights(loaded.native, state)
         return self._save(loaded.native, destination)
 
-    def _masks(self, weights: dict[str, Any]) -> dict[str, Any]:
+    def _compute_masks(self, weights: dict[str, Any]) -> dict[str, Any]:
         """Return masks by weight name: 0 for pruned weights, 1 for kept ones."""
         import torch
 
@@ -135,7 +142,7 @@ class TorchClusterer(TorchProgramCompiler):
         import torch
 
         loaded = load_program(artifact.path)
-        names = matrices(loaded.native)
+        names = list_matrices(loaded.native)
         if not names:
             raise CompileError(
                 "it has no floating-point weights to cluster; cluster a model before it is "
@@ -144,21 +151,21 @@ class TorchClusterer(TorchProgramCompiler):
         state = {}
         for name in names:
             tensor = loaded.native.state_dict[name].detach()
-            values = self._clustered(tensor.to(torch.float64).numpy())
+            values = self._cluster_weights(tensor.to(torch.float64).numpy())
             state[name] = torch.from_numpy(values).to(tensor.dtype)
         replace_weights(loaded.native, state)
         return self._save(loaded.native, destination)
 
-    def _clustered(self, weights: Vector) -> Vector:
+    def _cluster_weights(self, weights: Vector) -> Vector:
         values = weights.ravel().copy()
         zeros = (values == 0) if self.keep_zeros else np.zeros(values.shape, bool)
         number = self.num_clusters - int(zeros.any())
-        values[~zeros] = clustered(values[~zeros], number, self.centroids == "density")
+        values[~zeros] = cluster_values(values[~zeros], number, self.centroids == "density")
         found: Vector = values.reshape(weights.shape)
         return found
 
 
-def clustered(values: Vector, number: int, by_density: bool = False) -> Vector:
+def cluster_values(values: Vector, number: int, by_density: bool = False) -> Vector:
     """Return each number replaced by the mean of its cluster, from Lloyd's algorithm on sorted
     numbers.
 
@@ -219,7 +226,7 @@ _FLAT_RANK = 2
 
 
 @dataclass(frozen=True)
-class Group:
+class ChannelGroup:
     """The channels of one layer and their consumers.
 
     Attributes
@@ -238,23 +245,27 @@ class Group:
     takers: list[tuple[Any, int]] = field(default_factory=list)
 
 
-def groups(graph: Any) -> Iterator[Group]:
+def find_channel_groups(graph: Any) -> Iterator[ChannelGroup]:
     """Yield the groups of channels that can be pruned, in the order of the graph."""
-    shared = _shared_weights(graph)
+    shared = _find_shared_weights(graph)
     for node in graph.nodes:
-        if name_of(node) in _LAYERS and not _depthwise(node) and _plain(node, shared):
-            group = Group(node)
-            if _followed(node, group, shared):
+        if (
+            get_operator_name(node) in _LAYERS
+            and not _is_depthwise(node)
+            and _is_plain(node, shared)
+        ):
+            group = ChannelGroup(node)
+            if _follow_channels(node, group, shared):
                 yield group
 
 
-def name_of(node: Any) -> str:
+def get_operator_name(node: Any) -> str:
     """Return the name of a node's operator without its overload; empty for other nodes."""
     schema = getattr(node.target, "_schema", None) if node.op == "call_function" else None
     return str(schema.name).removeprefix("aten::") if schema is not None else ""
 
 
-def _followed(maker: Any, group: Group, shared: set[str]) -> bool:
+def _follow_channels(maker: Any, group: ChannelGroup, shared: set[str]) -> bool:
     """Follow the channels to their consumers; return whether all of them are known."""
     pending = [(maker, 1)]
     while pending:
@@ -262,35 +273,35 @@ def _followed(maker: Any, group: Group, shared: set[str]) -> bool:
         if not node.users:
             return False
         for user in node.users:
-            name = name_of(user)
+            name = get_operator_name(user)
             if user.args[:1] != (node,) or any(arg is node for arg in user.args[1:]):
                 return False
-            if name in _LAYERS and _plain(user, shared):
-                if not _depthwise(user):
+            if name in _LAYERS and _is_plain(user, shared):
+                if not _is_depthwise(user):
                     group.takers.append((user, repeats))
                     continue
                 group.along.append(user)
             elif name == "batch_norm":
                 group.along.append(user)
-            elif name == "flatten" and len(_shape(node)) > _FLAT_RANK:
-                if user.args[1:] not in ((1,), (1, -1), (1, len(_shape(node)) - 1)):
+            elif name == "flatten" and len(_get_shape(node)) > _FLAT_RANK:
+                if user.args[1:] not in ((1,), (1, -1), (1, len(_get_shape(node)) - 1)):
                     return False
-                spatial = _shape(node)[2:]
+                spatial = _get_shape(node)[2:]
                 if not all(isinstance(length, int) for length in spatial):
                     return False
                 repeats *= math.prod(spatial)
-            elif name not in _CHANNELWISE or len(_shape(node)) <= 1:
+            elif name not in _CHANNELWISE or len(_get_shape(node)) <= 1:
                 return False
             pending.append((user, repeats))
     return bool(group.takers)
 
 
-def _shape(node: Any) -> tuple[Any, ...]:
+def _get_shape(node: Any) -> tuple[Any, ...]:
     value = node.meta.get("val")
     return () if value is None else tuple(value.shape)
 
 
-def _plain(node: Any, shared: set[str]) -> bool:
+def _is_plain(node: Any, shared: set[str]) -> bool:
     """Return whether a layer's weight is a parameter, is not shared, and the channels are in
     their usual axis.
     """
@@ -299,23 +310,23 @@ def _plain(node: Any, shared: set[str]) -> bool:
         getattr(arg, "op", "") == "get_attr" and arg.target not in shared for arg in weights
     ):
         return False
-    if name_of(node) == "linear":
-        return len(_shape(node)) == _FLAT_RANK
-    return _groups(node) == 1 or _depthwise(node)
+    if get_operator_name(node) == "linear":
+        return len(_get_shape(node)) == _FLAT_RANK
+    return _count_groups(node) == 1 or _is_depthwise(node)
 
 
-def _groups(node: Any) -> int:
+def _count_groups(node: Any) -> int:
     return int(node.args[6]) if len(node.args) > 6 else int(node.kwargs.get("groups", 1))
 
 
-def _depthwise(node: Any) -> bool:
-    if name_of(node) == "linear":
+def _is_depthwise(node: Any) -> bool:
+    if get_operator_name(node) == "linear":
         return False
-    count, weight = _groups(node), _shape(node.args[1])
+    count, weight = _count_groups(node), _get_shape(node.args[1])
     return count > 1 and weight[:2] == (count, 1)
 
 
-def _shared_weights(graph: Any) -> set[str]:
+def _find_shared_weights(graph: Any) -> set[str]:
     """Return the names of the weights that more than one operator uses."""
     users: dict[str, int] = {}
     for node in graph.nodes:
@@ -324,18 +335,18 @@ def _shared_weights(graph: Any) -> set[str]:
     return {name for name, count in users.items() if count > 1}
 
 
-def thin_out(module: Any, group: Group, kept: Any) -> None:
+def remove_channels(module: Any, group: ChannelGroup, kept: Any) -> None:
     """Remove all channels of a group except those with the indices ``kept``, an ascending
     vector.
     """
-    _cut(module, group.maker.args[1], 0, kept)
-    _cut(module, _optional(group.maker, 2), 0, kept)
+    _select_entries(module, group.maker.args[1], 0, kept)
+    _select_entries(module, _get_optional(group.maker, 2), 0, kept)
     for node in group.along:
-        _cut(module, node.args[1], 0, kept)
-        _cut(module, node.args[2] if len(node.args) > 2 else None, 0, kept)
-        if name_of(node) == "batch_norm":
-            _cut(module, node.args[3], 0, kept)
-            _cut(module, node.args[4], 0, kept)
+        _select_entries(module, node.args[1], 0, kept)
+        _select_entries(module, node.args[2] if len(node.args) > 2 else None, 0, kept)
+        if get_operator_name(node) == "batch_norm":
+            _select_entries(module, node.args[3], 0, kept)
+            _select_entries(module, node.args[4], 0, kept)
         else:
             _set_groups(node, len(kept))
     for node, repeats in group.takers:
@@ -344,10 +355,10 @@ def thin_out(module: Any, group: Group, kept: Any) -> None:
             import torch
 
             places = (kept[:, None] * repeats + torch.arange(repeats)).flatten()
-        _cut(module, node.args[1], 1, places)
+        _select_entries(module, node.args[1], 1, places)
 
 
-def _optional(node: Any, place: int) -> Any:
+def _get_optional(node: Any, place: int) -> Any:
     return node.args[place] if len(node.args) > place else None
 
 
@@ -358,7 +369,7 @@ def _set_groups(node: Any, count: int) -> None:
         node.kwargs = {**node.kwargs, "groups": count}
 
 
-def _cut(module: Any, reference: Any, axis: int, kept: Any) -> None:
+def _select_entries(module: Any, reference: Any, axis: int, kept: Any) -> None:
     """Keep the chosen entries along an axis of a weight."""
     import torch
 
@@ -413,19 +424,19 @@ class TorchChannelPruner(DistillingCompiler):
     ) -> IOSpec:
         loaded = load_program(artifact.path)
         module = loaded.module()
-        found = list(groups(module.graph))
+        found = list(find_channel_groups(module.graph))
         if not found:
             raise CompileError("it has no layer whose channels can be taken away")
         # Chosen for all layers before the first one changes, so that the order of layers does not
         # matter.
-        for group, kept in [(group, self._kept(module, group)) for group in found]:
-            thin_out(module, group, kept)
+        for group, kept in [(group, self._select_channels(module, group)) for group in found]:
+            remove_channels(module, group, kept)
         module.recompile()
         if calibration is not None and self.fine_tuning_steps:
             self._fine_tune(loaded, module, {}, calibration)
-        return self._save(exported_anew(loaded, module), destination)
+        return self._save(export_changed_module(loaded, module), destination)
 
-    def _kept(self, module: Any, group: Group) -> Any:
+    def _select_channels(self, module: Any, group: ChannelGroup) -> Any:
         """Return the indices of the channels to keep, ascending."""
         weight = module.get_parameter(group.maker.args[1].target).detach()
         count = len(weight)

@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from nnpipe.compilers._quantisation import FloatKeepingCompiler
-from nnpipe.compilers._requantisation import check_quantised, keeping_types, steps_of, widen_results
+from nnpipe.compilers._requantisation import (
+    check_quantised,
+    list_fx_steps,
+    widen_results,
+    wrap_quantizer,
+)
 from nnpipe.compilers._torch_program_compiler import DistillingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact, Claim
@@ -18,14 +23,14 @@ from nnpipe.core.tensors import IOSpec
 from nnpipe.frameworks.torch_program import (
     QUANTISED,
     LoadedProgram,
-    exported_anew,
+    compute_constant_kernels,
+    convert_to_tensors,
+    export_changed_module,
     keep_integers,
     load_program,
-    quiet,
-    store_kernels,
-    tensors_of,
+    suppress_torch_logs,
 )
-from nnpipe.frameworks.torch_state import buffers_put_back
+from nnpipe.frameworks.torch_state import restore_buffers
 
 
 def fold_normalisations(module: Any) -> None:
@@ -59,8 +64,8 @@ def begin_as_calibrated(trained: Any, calibrated: Any) -> None:
     calibrated
         What ``prepare_pt2e`` returns for the same program, after it has been called on samples.
     """
-    known = {node.args[0].name: observer for node, observer in _observers(calibrated)}
-    for node, rounding in _observers(trained):
+    known = {node.args[0].name: observer for node, observer in _iter_observers(calibrated)}
+    for node, rounding in _iter_observers(trained):
         own = rounding.activation_post_process
         if node.args[0].op == "get_attr":
             own.averaging_constant = 1.0
@@ -73,7 +78,7 @@ def begin_as_calibrated(trained: Any, calibrated: Any) -> None:
         rounding.disable_observer()
 
 
-def _observers(module: Any) -> Iterator[tuple[Any, Any]]:
+def _iter_observers(module: Any) -> Iterator[tuple[Any, Any]]:
     """Yield the nodes that observe a tensor, each with its module."""
     for node in module.graph.nodes:
         if node.op == "call_module" and hasattr(
@@ -191,55 +196,59 @@ class TorchPT2EQuantizer(DistillingCompiler, FloatKeepingCompiler):
     ) -> IOSpec:
         assert calibration is not None  # checked by compile()
         loaded = load_program(artifact.path)
-        with quiet():
-            module = self._quantised(loaded, calibration)
-        return self._save(exported_anew(loaded, module), destination)
+        with suppress_torch_logs():
+            module = self._quantize_program(loaded, calibration)
+        return self._save(export_changed_module(loaded, module), destination)
 
-    def _quantised(self, loaded: LoadedProgram, calibration: Calibration) -> Any:
+    def _quantize_program(self, loaded: LoadedProgram, calibration: Calibration) -> Any:
         from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
-        prepared = self._prepared(loaded, calibration)
+        prepared = self._prepare_program(loaded, calibration)
         if self.quantizer == "xnnpack":
             widen_results(prepared)
         converted = convert_pt2e(prepared)
         check_quantised(converted, self.quantizer)
         return converted
 
-    def _prepared(self, loaded: LoadedProgram, calibration: Calibration) -> Any:
+    def _prepare_program(self, loaded: LoadedProgram, calibration: Calibration) -> Any:
         """Return a module with the ranges of its activations, and with trained weights if that
         was asked for.
         """
         import torch
         from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e, prepare_qat_pt2e
 
-        calibrated = prepare_pt2e(*self._annotated(loaded, training=False))
+        calibrated = prepare_pt2e(*self._create_module_and_quantizer(loaded, training=False))
         with torch.no_grad():
             for batch in calibration():
-                with buffers_put_back(loaded.native, calibrated):
-                    loaded.call(calibrated, tensors_of(batch))
+                with restore_buffers(loaded.native, calibrated):
+                    loaded.call(calibrated, convert_to_tensors(batch))
         if not self.fine_tuning_steps:
             return calibrated
-        module, rules = self._annotated(loaded, training=True)
+        module, rules = self._create_module_and_quantizer(loaded, training=True)
         fold_normalisations(module)
         trained = prepare_qat_pt2e(module, rules)
         begin_as_calibrated(trained, calibrated)
         self._fine_tune(loaded, trained, {}, calibration, careful=True)
         return trained
 
-    def _annotated(self, loaded: LoadedProgram, training: bool) -> tuple[Any, Any]:
+    def _create_module_and_quantizer(
+        self, loaded: LoadedProgram, training: bool
+    ) -> tuple[Any, Any]:
         """Return a module of the program and the quantiser for it."""
         module = loaded.module()
         if any(str(node.target).startswith(QUANTISED) for node in module.graph.nodes):
             raise CompileError("it is quantised already")
         tell_sources(module)
         keep_integers(module)
-        store_kernels(module)
-        before = steps_of(module, [spec.name for spec in loaded.io.inputs])
-        return module, keeping_types(
-            self._rules(training), self._kept if self.keep_float else None, before
+        compute_constant_kernels(module)
+        before = list_fx_steps(module, [spec.name for spec in loaded.io.inputs])
+        return module, wrap_quantizer(
+            self._create_quantizer(training),
+            self._resolve_keep_float if self.keep_float else None,
+            before,
         )
 
-    def _rules(self, training: bool) -> Any:
+    def _create_quantizer(self, training: bool) -> Any:
         if self.quantizer == "x86":
             from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
 

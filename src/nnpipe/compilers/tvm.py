@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nnpipe.compilers._tvm_import import imported
+from nnpipe.compilers._tvm_import import import_relax_module
 from nnpipe.compilers._tvm_search import FAILED, NOTHING, REQUEST
 from nnpipe.compilers.writing_compiler import WritingCompiler
 from nnpipe.core.arguments import argument
@@ -28,11 +28,17 @@ from nnpipe.core.child_processes import kill_group
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.discoverable import CXX, Tool
 from nnpipe.core.errors import CompileError, ConfigError
-from nnpipe.core.tensors import IOSpec, random_batch
+from nnpipe.core.tensors import IOSpec, generate_random_batch
 from nnpipe.formats.sealed import SealedFile, read_sealed, write_sealed
-from nnpipe.frameworks.processors import FEATURES, MACHINE, machine
-from nnpipe.frameworks.runtime_failures import hushed
-from nnpipe.frameworks.tvm import FORMAT, SCHEDULES, TUNING, features_here, native_target
+from nnpipe.frameworks.processors import FEATURES, MACHINE, get_machine
+from nnpipe.frameworks.runtime_failures import suppress_output
+from nnpipe.frameworks.tvm import (
+    FORMAT,
+    SCHEDULES,
+    TUNING,
+    get_native_target,
+    get_processor_features,
+)
 
 _SEARCH = "nnpipe.compilers._tvm_search"
 _WORKLOADS, _RECORDS = "database_workload.json", "database_tuning_record.json"
@@ -62,7 +68,7 @@ class TuningBudget:
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TuningResult:
     """The result of a search.
 
     Attributes
@@ -83,14 +89,14 @@ class Tuned:
     why: str = ""
 
 
-def tuned(
+def tune_schedules(
     artifact: Artifact,
     batch: int | None,
     module: Any,
     target: Any,
     budget: TuningBudget,
     compiling_s: float,
-) -> Tuned:
+) -> TuningResult:
     """Search for schedules, and compile a module with the best ones.
 
     Parameters
@@ -112,7 +118,7 @@ def tuned(
     began = time.monotonic()
     allowed = budget.seconds - _RESERVED * compiling_s if budget.seconds else None
     if allowed is not None and allowed <= 0:
-        return Tuned(
+        return TuningResult(
             None,
             0.0,
             0,
@@ -123,12 +129,12 @@ def tuned(
         why = _search(artifact, batch, budget, folder, allowed)
         took = time.monotonic() - began
         for table in (_WORKLOADS, _RECORDS):
-            _drop_half_a_line(folder / table)
+            _remove_incomplete_line(folder / table)
         database = ms.database.JSONDatabase(work_dir=name)
         records = database.get_all_tuning_records()
-        if any(_ran(record) for record in records):
-            return Tuned(compile_relax(database, module, target, {}), took, len(records))
-        return Tuned(None, took, len(records), why or "not one trial could be built and run")
+        if any(_has_run(record) for record in records):
+            return TuningResult(compile_relax(database, module, target, {}), took, len(records))
+        return TuningResult(None, took, len(records), why or "not one trial could be built and run")
 
 
 def _search(
@@ -184,27 +190,27 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
             process.stdin.close()
 
 
-def _drop_half_a_line(path: Path) -> None:
+def _remove_incomplete_line(path: Path) -> None:
     """Remove an incomplete last line, which a killed process leaves."""
     if path.exists():
         content = path.read_bytes()
         path.write_bytes(content[: content.rfind(b"\n") + 1])
 
 
-def _ran(record: Any) -> bool:
+def _has_run(record: Any) -> bool:
     return record.run_secs is not None and any(
         float(seconds) < _FAILED_S for seconds in record.run_secs
     )
 
 
-def fastest(executables: Mapping[str, Any], io: IOSpec) -> str:
+def find_fastest(executables: Mapping[str, Any], io: IOSpec) -> str:
     """Return the name of the executable that is fastest on random inputs, in a short comparison
     by turns.
     """
     import tvm
     from tvm import relax
 
-    batch = random_batch(io, 1)
+    batch = generate_random_batch(io, 1)
     inputs = [tvm.runtime.tensor(np.ascontiguousarray(batch[spec.name])) for spec in io.inputs]
     machines = {
         name: relax.VirtualMachine(executable, tvm.cpu())
@@ -291,7 +297,7 @@ class TVMCompiler(WritingCompiler, FixesBatch):
                 f"{name}: --target {self.target!r} is how TVM's own tools say it; say {told} "
                 f"(native is this processor)"
             )
-        if self._tunes() and self.target != _NATIVE:
+        if self._is_tuning() and self.target != _NATIVE:
             flag = "--tune-trials" if self.tune_trials else "--tune-seconds"
             raise ConfigError(f"{name}: {flag} measures on this machine and needs --target native")
         if self.mcpu and self.target in (_NATIVE, _GENERIC):
@@ -299,7 +305,7 @@ class TVMCompiler(WritingCompiler, FixesBatch):
 
     def variant(self) -> str:
         """Return ``"tuned"`` or ``"untuned"``."""
-        if not self._tunes():
+        if not self._is_tuning():
             return "untuned"
         return (
             "tuned"
@@ -307,12 +313,16 @@ class TVMCompiler(WritingCompiler, FixesBatch):
             + (f"-{self.tune_seconds:g}s" if self.tune_seconds else "")
         )
 
-    def handicaps(self) -> tuple[str, ...]:
+    def performance_caveats(self) -> tuple[str, ...]:
         """Return handicaps: generic code, no tuning."""
         generic = ("code for any processor",) if self.target == _GENERIC else ()
-        return (*super().handicaps(), *generic, *(() if self._tunes() else ("TVM without tuning",)))
+        return (
+            *super().performance_caveats(),
+            *generic,
+            *(() if self._is_tuning() else ("TVM without tuning",)),
+        )
 
-    def _tunes(self) -> bool:
+    def _is_tuning(self) -> bool:
         return bool(self.tune_trials or self.tune_seconds)
 
     def target_name(self) -> str:
@@ -335,29 +345,29 @@ class TVMCompiler(WritingCompiler, FixesBatch):
     def _write(
         self, artifact: Artifact, destination: Path, calibration: Calibration | None
     ) -> IOSpec:
-        linker = self._linker()
-        module, io = imported(artifact, self.batch)
-        if self._tunes() and any(None in spec.shape for spec in io.inputs):
+        linker = self._choose_linker()
+        module, io = import_relax_module(artifact, self.batch)
+        if self._is_tuning() and any(None in spec.shape for spec in io.inputs):
             raise CompileError(
                 "tuning needs inputs of fixed shape; set --fixed-batch, for example to 1"
             )
-        with hushed(), tempfile.TemporaryDirectory() as folder:
+        with suppress_output(), tempfile.TemporaryDirectory() as folder:
             import tvm
 
-            target, notes = self._target()
+            target, notes = self._choose_target()
             library = Path(folder, "model.so")
             began = time.monotonic()
             executables = {_UNTUNED: tvm.compile(module, target=target)}
             chosen = _UNTUNED
-            if self._tunes():
+            if self._is_tuning():
                 budget = TuningBudget(self.tune_trials, self.tune_seconds, self.tune_seed)
-                found = tuned(
+                found = tune_schedules(
                     artifact, self.batch, module, target, budget, time.monotonic() - began
                 )
                 notes |= {TUNING: {"seconds": round(found.seconds, 1), "trials": found.trials}}
                 if found.executable is not None:
                     executables[_TUNED] = found.executable
-                    chosen = fastest(executables, io)
+                    chosen = find_fastest(executables, io)
                 if chosen == _UNTUNED:
                     none = f"{found.trials} trials in {found.seconds:.0f} s found nothing faster"
                     notes[TUNING]["untuned"] = found.why or none
@@ -366,8 +376,8 @@ class TVMCompiler(WritingCompiler, FixesBatch):
             write_sealed(destination, SealedFile(library.read_bytes(), FORMAT, io, notes))
         return io
 
-    def _outcome(self, destination: Path) -> Mapping[str, Any]:
-        if not self._tunes():
+    def _describe_outcome(self, destination: Path) -> Mapping[str, Any]:
+        if not self._is_tuning():
             return {}
         notes = read_sealed(destination, FORMAT).notes
         found: dict[str, Any] = {SCHEDULES: notes[SCHEDULES], TUNING: notes[TUNING]}
@@ -375,25 +385,25 @@ class TVMCompiler(WritingCompiler, FixesBatch):
             found["handicaps"] = [f"TVM untuned: {notes[TUNING]['untuned']}"]
         return found
 
-    def _target(self) -> tuple[Any, dict[str, Any]]:
+    def _choose_target(self) -> tuple[Any, dict[str, Any]]:
         import tvm
 
-        _, triple, features = features_here()
+        _, triple, features = get_processor_features()
         if self.target == _NATIVE:
-            return native_target(), {MACHINE: machine(), FEATURES: features}
+            return get_native_target(), {MACHINE: get_machine(), FEATURES: features}
         if self.target == _GENERIC:
-            return tvm.target.Target({"kind": "llvm", "mtriple": triple}), {MACHINE: machine()}
+            return tvm.target.Target({"kind": "llvm", "mtriple": triple}), {MACHINE: get_machine()}
         found = {"kind": "llvm", "mtriple": self.target} | (
             {"mcpu": self.mcpu} if self.mcpu else {}
         )
-        return tvm.target.Target(found), {MACHINE: machine(self.target)}
+        return tvm.target.Target(found), {MACHINE: get_machine(self.target)}
 
-    def _linker(self) -> dict[str, Any]:
+    def _choose_linker(self) -> dict[str, Any]:
         """Return how the library is linked."""
         found = self.tools()[0].check(type(self).__name__)
         if self.target in (_NATIVE, _GENERIC):
             return {"cc": found}
-        with hushed():
+        with suppress_output():
             from tvm.support import cc
 
         return {"fcompile": cc.cross_compiler(found)}

@@ -19,15 +19,15 @@ from nnpipe.compilers._onnx_packing import DOMAIN
 from nnpipe.core.artifact import Artifact, Claim
 from nnpipe.core.compiler import Calibration, ModelCompiler
 from nnpipe.core.errors import CompileError, NNPipeError
-from nnpipe.core.files import replacing
-from nnpipe.core.messages import library_failure, one_line
-from nnpipe.core.native_output import native_output_held
+from nnpipe.core.files import replace_atomically
+from nnpipe.core.messages import format_library_error, format_one_line
+from nnpipe.core.native_output import capture_native_output
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats.onnx_network import Contents, read_contents
 from nnpipe.formats.pt2 import read_program
-from nnpipe.formats.tflite_graph import operator_name
+from nnpipe.formats.tflite_graph import get_operator_name
 from nnpipe.formats.tflite_graph import read_program as read_tflite_program
-from nnpipe.frameworks.runtime_failures import REDUCE, kinds_of_nodes
+from nnpipe.frameworks.runtime_failures import REDUCE, map_node_kinds
 
 _BYTES, _HALVES = ("int8", "uint8"), ("int4", "uint4")
 _TYPES: Mapping[Claim, tuple[str, ...]] = {
@@ -76,7 +76,7 @@ def check_claimed_numbers(path: Path, format: str, claims: Iterable[Claim], lowe
         return
     found = _READERS[format](path)
     for claim in wanted:
-        if not _holds(found, claim):
+        if not _has_claimed_types(found, claim):
             known = [
                 (kind, count)
                 for kind, count in found.numbers.most_common()
@@ -95,7 +95,7 @@ def has_weights_of_8_bits(path: Path, format: str) -> bool:
     return any(_READERS[format](path).matrices[kind] for kind in _BYTES)
 
 
-def _holds(found: Contents, claim: Claim) -> bool:
+def _has_claimed_types(found: Contents, claim: Claim) -> bool:
     types = _TYPES[claim]
     if any(found.matrices[kind] for kind in types) or found.operations[_IN_BLOCKS]:
         return True
@@ -113,9 +113,9 @@ def _holds(found: Contents, claim: Claim) -> bool:
     return any(wanted in kind.lower() and other not in kind.lower() for kind in found.operations)
 
 
-def _of_tflite(path: Path) -> Contents:
+def _read_tflite_contents(path: Path) -> Contents:
     program, found = read_tflite_program(path), Contents()
-    found.operations.update(operator_name(each.code) for each in program.operators)
+    found.operations.update(get_operator_name(each.code) for each in program.operators)
     for tensor in program.tensors:
         if tensor is not None and tensor.content is not None:
             found.count(tensor.spec.dtype, tensor.shape)
@@ -124,7 +124,7 @@ def _of_tflite(path: Path) -> Contents:
     return found
 
 
-def _of_openvino(path: Path) -> Contents:
+def _read_openvino_contents(path: Path) -> Contents:
     found = Contents()
     with zipfile.ZipFile(path) as archive:
         layers = ElementTree.fromstring(archive.read("model.xml")).iter("layer")
@@ -141,8 +141,8 @@ def _of_openvino(path: Path) -> Contents:
 
 _READERS: Mapping[str, Callable[[Path], Contents]] = {
     "onnx": read_contents,
-    "tflite": _of_tflite,
-    "openvino": _of_openvino,
+    "tflite": _read_tflite_contents,
+    "openvino": _read_openvino_contents,
     "torch-export": lambda path: read_program(path).contents(),
 }
 
@@ -151,7 +151,7 @@ class WritingCompiler(ModelCompiler):
     """Base of compilers whose result is one file.
 
     Authors write :meth:`_write` in place of ``_compile``, and may write
-    :meth:`_outcome` and :meth:`target_name`.  The base does the rest:
+    :meth:`_describe_outcome` and :meth:`target_name`.  The base does the rest:
 
     - The file is written whole or not at all, with its description beside it.
     - Any exception of ``_write`` becomes a :class:`~nnpipe.core.errors.CompileError` of one line
@@ -182,7 +182,7 @@ class WritingCompiler(ModelCompiler):
     >>> folder = Path(tempfile.mkdtemp())
     >>> _ = (folder / "model.txt").write_text("weights")
     >>> io = IOSpec((TensorSpec("x", (None, 2), "float32"),), (TensorSpec("y", (None, 1), "float32"),))
-    >>> made = Upper().compile(Artifact.of(folder / "model.txt", "lower-text", io), folder / "made.txt")
+    >>> made = Upper().compile(Artifact.create(folder / "model.txt", "lower-text", io), folder / "made.txt")
     >>> made.format, made.path.read_text(), made.parent.format
     ('upper-text', 'WEIGHTS', 'lower-text')
     """
@@ -213,7 +213,7 @@ class WritingCompiler(ModelCompiler):
             its format cannot express is taken from the source.
         """
 
-    def _outcome(self, destination: Path) -> Mapping[str, Any]:
+    def _describe_outcome(self, destination: Path) -> Mapping[str, Any]:
         """Return facts for the description that are known only after compiling; nothing by
         default.
         """
@@ -225,25 +225,27 @@ class WritingCompiler(ModelCompiler):
 
     def _compile(self, artifact: Artifact, path: Path, calibration: Calibration | None) -> Artifact:
         try:
-            with replacing(path) as temporary:
-                with _silence():
+            with replace_atomically(path) as temporary:
+                with _suppress_converter_output():
                     found = self._write(artifact, temporary, calibration)
                     check_claimed_numbers(temporary, self.produces, self.claims(), self.lowers)
-                    outcome = self._outcome(temporary)
-                io = _completed(found, artifact.io)
+                    outcome = self._describe_outcome(temporary)
+                io = _match_source(found, artifact.io)
         except Exception as error:  # compilers raise any kind of exception
             if isinstance(error, NNPipeError) and not isinstance(error, CompileError):
                 raise
             known = isinstance(error, CompileError)
-            reason = one_line(error, 500) if known else self._library_failure(error, artifact)
+            reason = (
+                format_one_line(error, 500) if known else self._explain_failure(error, artifact)
+            )
             raise CompileError(
                 f"{type(self).__name__} cannot compile {artifact.path}: {reason}"
             ) from error
-        return Artifact.of(
+        return Artifact.create(
             path,
             self.produces,
             io,
-            frameworks=tuple(_versions(self.packages)),
+            frameworks=tuple(_iter_versions(self.packages)),
             target=self.target_name(),
             producer=self.describe(),
             parent=artifact,
@@ -251,18 +253,18 @@ class WritingCompiler(ModelCompiler):
             outcome=outcome,
         )
 
-    def _library_failure(self, error: Exception, artifact: Artifact) -> str:
+    def _explain_failure(self, error: Exception, artifact: Artifact) -> str:
         library = (self.packages or self.requires or (type(self).__name__,))[0]
-        return library_failure(library, error, kinds_of_nodes(artifact.path), REDUCE)
+        return format_library_error(library, error, map_node_kinds(artifact.path), REDUCE)
 
 
-def _versions(packages: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def _iter_versions(packages: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     for name in packages:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             yield name, importlib.metadata.version(name)
 
 
-def _completed(found: IOSpec, source: IOSpec) -> IOSpec:
+def _match_source(found: IOSpec, source: IOSpec) -> IOSpec:
     """Return the tensors in the order of the source, with quantisation that the new file cannot
     express.
 
@@ -279,21 +281,21 @@ def _completed(found: IOSpec, source: IOSpec) -> IOSpec:
                 f"the {side} of the result are {', '.join(new)}, those of the model "
                 f"{', '.join(s.name for s in old)}"
             )
-        sides.append(tuple(_inherited(new[spec.name], spec) for spec in old))
+        sides.append(tuple(_inherit_quantization(new[spec.name], spec) for spec in old))
     return IOSpec(*sides)
 
 
-def _inherited(new: TensorSpec, old: TensorSpec) -> TensorSpec:
+def _inherit_quantization(new: TensorSpec, old: TensorSpec) -> TensorSpec:
     if new.scale is None and old.scale is not None and new.dtype == old.dtype:
         return replace(new, scale=old.scale, zero_point=old.zero_point, axis=old.axis)
     return new
 
 
 @contextlib.contextmanager
-def _silence() -> Iterator[None]:
+def _suppress_converter_output() -> Iterator[None]:
     """Keep output and log messages of converters off the terminal; exceptions pass."""
 
-    def dropped(record: logging.LogRecord) -> bool:
+    def drop_record(record: logging.LogRecord) -> bool:
         return False
 
     # Filters of a logger apply only to its own records, so those of other packages pass.
@@ -302,11 +304,11 @@ def _silence() -> Iterator[None]:
     handler = logging.NullHandler()
     loggers[0].addHandler(handler)
     for logger in loggers:
-        logger.addFilter(dropped)
+        logger.addFilter(drop_record)
     try:
-        with native_output_held(), contextlib.redirect_stdout(io.StringIO()):
+        with capture_native_output(), contextlib.redirect_stdout(io.StringIO()):
             yield
     finally:
         for logger in loggers:
-            logger.removeFilter(dropped)
+            logger.removeFilter(drop_record)
         loggers[0].removeHandler(handler)

@@ -59,13 +59,15 @@ def check_call(function: Callable[..., Any], given: Mapping[str, Any]) -> None:
         If an argument has a wrong type; the message names the function, the argument, the types
         that it takes, and the value given.
     """
-    for name, hint, default, fits in _checked(function):
+    for name, hint, default, fits in _build_checks(function):
         value = given.get(name, default)
         # Most arguments are defaults, or of exactly the type that is asked for; trainings make
         # values at each step.
         if value is not default and type(value) is not hint and not fits(value):
             owner = getattr(function, "__qualname__", str(function)).removesuffix(".__init__")
-            raise ConfigError(f"{owner}: {name} takes {_said(hint)}, not {_shown(value)}")
+            raise ConfigError(
+                f"{owner}: {name} takes {_describe_hint(hint)}, not {_describe_value(value)}"
+            )
 
 
 def check_range(name: str, value: float | None, least: float, most: float = math.inf) -> None:
@@ -93,7 +95,7 @@ def check_range(name: str, value: float | None, least: float, most: float = math
     raise ConfigError(f"{name} takes {bounds}, not {value:g}")
 
 
-def parameter_kinds(function: Callable[..., Any]) -> dict[str, str]:
+def describe_parameters(function: Callable[..., Any]) -> dict[str, str]:
     """Describe the type of each parameter of a function, or of a class's constructor.
 
     Returns
@@ -102,11 +104,11 @@ def parameter_kinds(function: Callable[..., Any]) -> dict[str, str]:
         Descriptions such as ``a whole number`` by parameter name.  Parameters without an annotation
         are left out.
     """
-    return {name: _said(hint) for name, hint in _hints(function)}
+    return {name: _describe_hint(hint) for name, hint in _get_hints(function)}
 
 
 @functools.lru_cache(maxsize=512)
-def _hints(function: Callable[..., Any]) -> tuple[tuple[str, Any], ...]:
+def _get_hints(function: Callable[..., Any]) -> tuple[tuple[str, Any], ...]:
     """Return the parameters with their types; parameters whose types only a type checker can
     read are left out.
     """
@@ -135,7 +137,7 @@ def _hints(function: Callable[..., Any]) -> tuple[tuple[str, Any], ...]:
 
 
 @functools.lru_cache(maxsize=512)
-def _checked(function: Callable[..., Any]) -> tuple[tuple[str, Any, Any, Fits], ...]:
+def _build_checks(function: Callable[..., Any]) -> tuple[tuple[str, Any, Any, Fits], ...]:
     """Return the parameters, except those of any type: name, type, default, and what checks a
     value's type.
     """
@@ -143,13 +145,13 @@ def _checked(function: Callable[..., Any]) -> tuple[tuple[str, Any, Any, Fits], 
         function.__init__ if inspect.isclass(function) else function
     ).parameters
     return tuple(
-        (name, hint, known[name].default, _fits(hint))
-        for name, hint in _hints(function)
+        (name, hint, known[name].default, _build_type_check(hint))
+        for name, hint in _get_hints(function)
         if hint is not Any
     )
 
 
-def _fits(hint: Any) -> Fits:
+def _build_type_check(hint: Any) -> Fits:
     """Return the function that says whether a value has a type; it is called often, and so made
     once for each type.
     """
@@ -159,7 +161,7 @@ def _fits(hint: Any) -> Fits:
     if hint is None or hint is type(None):
         return lambda value: value is None
     if origin in _UNIONS:
-        choices = tuple(map(_fits, parts))
+        choices = tuple(map(_build_type_check, parts))
         return lambda value: any(fits(value) for fits in choices)
     if origin is Literal:
         return lambda value: any(type(value) is type(part) and value == part for part in parts)
@@ -171,12 +173,12 @@ def _fits(hint: Any) -> Fits:
     if origin is np.ndarray:
         return lambda value: isinstance(value, np.ndarray)
     if inspect.isclass(origin):
-        elements = _elements_fit(origin, parts)
+        elements = _build_element_check(origin, parts)
         return lambda value: isinstance(value, origin) and not _is_text(value) and elements(value)
     if not inspect.isclass(hint):
         return lambda value: True
     if getattr(hint, "_is_protocol", False):
-        members = _members(hint)
+        members = _get_protocol_members(hint)
         return lambda value: all(hasattr(value, member) for member in members)
     if hint in _NUMBERS:
         kind = _NUMBERS[hint]
@@ -188,7 +190,7 @@ def _fits(hint: Any) -> Fits:
     return lambda value: isinstance(value, hint)
 
 
-def _members(protocol: type) -> set[str]:
+def _get_protocol_members(protocol: type) -> set[str]:
     """Return the names of the members that a protocol asks for."""
     bases = [
         base
@@ -205,48 +207,50 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, (str, bytes, bytearray))
 
 
-def _elements_fit(origin: type, parts: tuple[Any, ...]) -> Fits:
+def _build_element_check(origin: type, parts: tuple[Any, ...]) -> Fits:
     """Return the function that says whether the elements of a container have their types."""
     if issubclass(origin, collections.abc.Mapping):
         if len(parts) != 2 or parts[1] is Any:  # settings are checked where they are used
             return lambda value: True
-        of_key, of_value = map(_fits, parts)
+        of_key, of_value = map(_build_type_check, parts)
         return lambda value: all(
-            of_key(key) and of_value(each) for key, each in _first(value.items())
+            of_key(key) and of_value(each) for key, each in _iter_first(value.items())
         )
     if origin is tuple and not (len(parts) == 2 and parts[1] is Ellipsis):
-        places = tuple(map(_fits, parts))
+        places = tuple(map(_build_type_check, parts))
         return lambda value: (
             len(value) == len(places)
             and all(fits(each) for fits, each in zip(places, value, strict=True))
         )
     if not parts:
         return lambda value: True
-    one = _fits(parts[0])
+    one = _build_type_check(parts[0])
     # An iterator can be read only once, so its elements are not checked.
     return lambda value: (
-        not isinstance(value, (list, tuple, set, frozenset)) or all(map(one, _first(value)))
+        not isinstance(value, (list, tuple, set, frozenset)) or all(map(one, _iter_first(value)))
     )
 
 
-def _first(values: typing.Iterable[Any]) -> Iterator[Any]:
+def _iter_first(values: typing.Iterable[Any]) -> Iterator[Any]:
     for place, value in enumerate(values):
         if place >= _MOST_LOOKED_AT:
             return
         yield value
 
 
-def _said(hint: Any) -> str:
+def _describe_hint(hint: Any) -> str:
     """Describe a type annotation in words, for messages."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if hint is None or hint is type(None):
         return "None"
     if origin in _UNIONS:
-        return " or ".join(dict.fromkeys(map(_said, parts)))
+        return " or ".join(dict.fromkeys(map(_describe_hint, parts)))
     if origin is Literal:
         return " or ".join(repr(part) for part in parts)
     if origin is type:
-        return f"a subclass of {_said(parts[0])}" if inspect.isclass(parts[0]) else "a class"
+        return (
+            f"a subclass of {_describe_hint(parts[0])}" if inspect.isclass(parts[0]) else "a class"
+        )
     if origin is collections.abc.Callable or hint is collections.abc.Callable:
         return "a function"
     if origin is np.ndarray or hint is np.ndarray:
@@ -254,7 +258,9 @@ def _said(hint: Any) -> str:
     if inspect.isclass(origin):
         article = "an" if origin.__name__[0] in "AEIOUaeiou" else "a"
         name = f"{article} {origin.__name__.lower()}"
-        inner = ", ".join(_said(part) for part in parts if part is not Ellipsis and part is not Any)
+        inner = ", ".join(
+            _describe_hint(part) for part in parts if part is not Ellipsis and part is not Any
+        )
         return (
             f"{name} of {inner}" if inner and "mapping" not in name and "dict" not in name else name
         )
@@ -263,7 +269,7 @@ def _said(hint: Any) -> str:
     return _NAMES.get(hint) or str(getattr(hint, "__name__", hint))
 
 
-def _shown(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__}"
     text = (

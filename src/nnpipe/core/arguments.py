@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.messages import shown
+from nnpipe.core.messages import format_value
 
 # Kinds of argument values: parsed from a command line or JSON, and described in JSON Schema.
 #
@@ -75,7 +75,7 @@ class Kind:
             self._check_item(value)
         except ValueError as error:
             raise argparse.ArgumentTypeError(
-                str(error) or f"{shown(text)} is not {self.describe()}"
+                str(error) or f"{format_value(text)} is not {self.describe()}"
             ) from None
         return value
 
@@ -94,7 +94,7 @@ class Kind:
         if self.many is None:
             return self._coerce_item(value)
         if isinstance(value, str) or not isinstance(value, (list, tuple)):
-            raise ValueError(f"{shown(value)} is not a list")
+            raise ValueError(f"{format_value(value)} is not a list")
         if self.many >= 0 and len(value) != self.many:
             raise ValueError(f"{len(value)} values given, expected {self.many}")
         return tuple(self._coerce_item(item) for item in value)
@@ -104,27 +104,29 @@ class Kind:
             try:
                 value = float(value)
             except OverflowError:
-                raise ValueError(f"{shown(value)} is not a usable number") from None
+                raise ValueError(f"{format_value(value)} is not a usable number") from None
         elif self.item is Path and isinstance(value, str):
             value = Path(value)
         if not isinstance(value, self.item) or (isinstance(value, bool) and self.item is not bool):
-            raise ValueError(f"{shown(value)} is not {self.describe()}")
+            raise ValueError(f"{format_value(value)} is not {self.describe()}")
         self._check_item(value)
         return value
 
     def _check_item(self, value: Any) -> None:
         if self.choices and value not in self.choices:
-            raise ValueError(f"{shown(value)} is not one of {', '.join(map(str, self.choices))}")
+            raise ValueError(
+                f"{format_value(value)} is not one of {', '.join(map(str, self.choices))}"
+            )
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{value} is not a usable number")
         if self.item is int and not -(2**63) <= value < 2**63:  # what numpy and native code take
-            raise ValueError(f"{shown(value)} is not {self.describe()} of 64 bits")
+            raise ValueError(f"{format_value(value)} is not {self.describe()} of 64 bits")
         if isinstance(value, Path) and "\0" in str(value):
             raise ValueError("no path holds a NUL")
         if self.minimum is not None and value < self.minimum:
-            raise ValueError(f"{shown(value)} is below the minimum {self.minimum:g}")
+            raise ValueError(f"{format_value(value)} is below the minimum {self.minimum:g}")
         if self.maximum is not None and value > self.maximum:
-            raise ValueError(f"{shown(value)} is above the maximum {self.maximum:g}")
+            raise ValueError(f"{format_value(value)} is above the maximum {self.maximum:g}")
 
     def describe(self) -> str:
         """Return the name of the kind for an error message, such as ``an integer``."""
@@ -154,7 +156,7 @@ class Kind:
         return {"anyOf": [item, {"type": "null"}]} if self.optional else item
 
 
-def kind_of(
+def resolve_kind(
     hint: Any,
     choices: tuple[Any, ...] = (),
     minimum: float | None = None,
@@ -305,7 +307,7 @@ class Argument:
         metavar = self.metavar
         if metavar is None:
             choices = self.kind.choices
-            metavar = "{" + ",".join(map(str, choices)) + "}" if choices else self._metavar()
+            metavar = "{" + ",".join(map(str, choices)) + "}" if choices else self._get_metavar()
         parser.add_argument(
             *self.flags,
             dest=self.dest,
@@ -317,7 +319,7 @@ class Argument:
             help=help,
         )
 
-    def _metavar(self) -> str:
+    def _get_metavar(self) -> str:
         return {int: "N", float: "X", Path: "PATH"}.get(
             self.kind.item, self.name.rsplit("_", 1)[-1].upper()
         )
@@ -325,11 +327,11 @@ class Argument:
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of the argument, with its help and default."""
         schema = self.kind.schema() | {"description": self.help}
-        return schema if self.required else schema | {"default": plain(self.default)}
+        return schema if self.required else schema | {"default": encode_argument(self.default)}
 
 
 @functools.cache
-def arguments_of(cls: type) -> tuple[Argument, ...]:
+def list_arguments(cls: type) -> tuple[Argument, ...]:
     """Return the arguments that the fields of a dataclass declare, in order.
 
     Raises
@@ -349,7 +351,7 @@ def arguments_of(cls: type) -> tuple[Argument, ...]:
             continue
         extra = field.metadata.get(_KEY) or _Extra()
         try:
-            kind = kind_of(hints[field.name], extra.choices, extra.minimum, extra.maximum)
+            kind = resolve_kind(hints[field.name], extra.choices, extra.minimum, extra.maximum)
         except TypeError as error:
             raise ConfigError(
                 f"{cls.__module__}.{cls.__qualname__}.{field.name}: {error}"
@@ -364,12 +366,12 @@ def arguments_of(cls: type) -> tuple[Argument, ...]:
     return tuple(found)
 
 
-def plain(value: Any) -> Any:
+def encode_argument(value: Any) -> Any:
     """Return an argument's value in its JSON form."""
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, (tuple, list)):
-        return [plain(item) for item in value]
+        return [encode_argument(item) for item in value]
     return value
 
 
@@ -380,7 +382,7 @@ def show(value: Any) -> str:
     return str(value)
 
 
-def values_from(cls: type, given: Mapping[str, Any]) -> dict[str, Any]:
+def read_json_arguments(cls: type, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a dataclass from a JSON object, by field name.
 
     Raises
@@ -388,9 +390,9 @@ def values_from(cls: type, given: Mapping[str, Any]) -> dict[str, Any]:
     ConfigError
         If an argument is unknown, missing or unusable; the message names the first one.
     """
-    from nnpipe.core.messages import nearest
+    from nnpipe.core.messages import suggest_name
 
-    known = {argument.name: argument for argument in arguments_of(cls)}
+    known = {argument.name: argument for argument in list_arguments(cls)}
     called = {alias: argument.name for argument in known.values() for alias in argument.aliases}
     for alias in called.keys() & given.keys():
         if called[alias] in given:
@@ -401,15 +403,15 @@ def values_from(cls: type, given: Mapping[str, Any]) -> dict[str, Any]:
     given = {called.get(name, name): value for name, value in given.items()}
     for name in given:
         if name not in known:
-            hint = nearest(str(name), known)
+            hint = suggest_name(str(name), known)
             raise ConfigError(f"{cls.__qualname__} has no argument {json.dumps(name)}{hint}")
     for name, declared in known.items():
         if declared.required and name not in given:
             raise ConfigError(f"{cls.__qualname__} needs the argument {name!r}: {declared.help}")
-    return {name: coerced(cls, known[name], value) for name, value in given.items()}
+    return {name: coerce_argument(cls, known[name], value) for name, value in given.items()}
 
 
-def coerced(cls: type, declared: Argument, value: Any) -> Any:
+def coerce_argument(cls: type, declared: Argument, value: Any) -> Any:
     """Convert a value to the kind of its argument, or raise a ConfigError that names both."""
     try:
         return declared.kind.coerce(value)

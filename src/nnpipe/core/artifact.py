@@ -13,10 +13,10 @@ from typing import Any, Literal, get_args
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ArtifactError, ConfigError, SpecMismatch
-from nnpipe.core.files import replacing, sha256_of, write_text
-from nnpipe.core.meaning import Meaning
-from nnpipe.core.messages import nearest
-from nnpipe.core.secret import shown_settings
+from nnpipe.core.files import compute_sha256, replace_atomically, write_text
+from nnpipe.core.messages import suggest_name
+from nnpipe.core.model_metadata import ModelMetadata
+from nnpipe.core.secret import hide_settings_secrets
 from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
 
 # What a conversion claims about its result: the same precision, a lower one, or weights changed on
@@ -57,7 +57,7 @@ CHANGES: tuple[Claim, ...] = ("pruned", "clustered", "fine-tuned")
 """Claims about weights that were changed on purpose."""
 
 
-def checked(words: Iterable[str]) -> tuple[Claim, ...]:
+def normalize_claims(words: Iterable[str]) -> tuple[Claim, ...]:
     """Return the claims in order, without repetitions; ``"float"`` only if no lower precision is
     claimed.
 
@@ -70,21 +70,21 @@ def checked(words: Iterable[str]) -> tuple[Claim, ...]:
     for word in words:
         if word not in known:
             raise ConfigError(
-                f"{word!r} is no claim: there are {', '.join(known)}{nearest(word, known)}"
+                f"{word!r} is no claim: there are {', '.join(known)}{suggest_name(word, known)}"
             )
         given.add(word)
     numbers = [claim for claim in NUMBERS if claim in given]
     return (*(numbers[-1:] or ["float"]), *(claim for claim in CHANGES if claim in given))
 
 
-def numbers_of(claims: Iterable[Claim]) -> Claim:
+def get_lowest_precision(claims: Iterable[Claim]) -> Claim:
     """Return the lowest precision that is claimed."""
-    return checked(claims)[0]
+    return normalize_claims(claims)[0]
 
 
-def changes_of(claims: Iterable[Claim]) -> tuple[Claim, ...]:
+def select_weight_changes(claims: Iterable[Claim]) -> tuple[Claim, ...]:
     """Return the claims about weights that were changed on purpose."""
-    return checked(claims)[1:]
+    return normalize_claims(claims)[1:]
 
 
 # Limits on what is read from a file, so that no file can exhaust the reader's memory.
@@ -153,7 +153,7 @@ class Artifact:
     >>> from nnpipe import IOSpec, TensorSpec
     >>> io = IOSpec((TensorSpec("x", (None, 2), "float32"),), (TensorSpec("y", (None, 2), "float32"),))
     >>> _ = Path("model.onnx").write_bytes(b"...")
-    >>> written = Artifact.of("model.onnx", "onnx", io)
+    >>> written = Artifact.create("model.onnx", "onnx", io)
     >>> Artifact.read("model.onnx") == written
     True
     """
@@ -166,17 +166,17 @@ class Artifact:
     target: str = "cpu"
     producer: Mapping[str, Any] = field(default_factory=dict)
     parent: Artifact | None = None
-    meaning: Meaning | None = None
+    meaning: ModelMetadata | None = None
     claims: tuple[Claim, ...] = ()
     trained: Mapping[str, Any] = field(default_factory=dict)
     outcome: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.claims:
-            object.__setattr__(self, "claims", checked(self.claims))
+            object.__setattr__(self, "claims", normalize_claims(self.claims))
 
     @classmethod
-    def of(
+    def create(
         cls,
         path: str | Path,
         format: str,
@@ -186,7 +186,7 @@ class Artifact:
         target: str = "cpu",
         producer: Mapping[str, Any] | None = None,
         parent: Artifact | None = None,
-        meaning: Meaning | None = None,
+        meaning: ModelMetadata | None = None,
         claims: tuple[Claim, ...] = (),
         outcome: Mapping[str, Any] | None = None,
     ) -> Artifact:
@@ -201,7 +201,7 @@ class Artifact:
             path,
             format,
             io,
-            sha256_of(path),
+            compute_sha256(path),
             frameworks,
             target,
             producer or {},
@@ -213,7 +213,7 @@ class Artifact:
         artifact._write()
         return artifact
 
-    def update_meaning(self, meaning: Meaning) -> Artifact:
+    def update_meaning(self, meaning: ModelMetadata) -> Artifact:
         """Return the artifact with another meaning, and update the description beside the file."""
         if meaning == self.meaning:
             return self
@@ -222,20 +222,20 @@ class Artifact:
         return found
 
     def _write(self) -> None:
-        origin = self.parent and self.parent._placed(
-            lambda path: _seen_from(path, self.path.parent)
+        origin = self.parent and self.parent._map_paths(
+            lambda path: _to_relative_path(path, self.path.parent)
         )
         write_text(
-            sidecar_of(self.path),
+            get_sidecar_path(self.path),
             json.dumps(replace(self, parent=origin).to_json(), indent=2) + "\n",
         )
 
-    def _placed(self, place: Callable[[Path], Path]) -> Artifact:
+    def _map_paths(self, place: Callable[[Path], Path]) -> Artifact:
         """Return the artifact with its path, and those that it was made from with theirs,
         changed by a function.
         """
         return replace(
-            self, path=place(self.path), parent=self.parent and self.parent._placed(place)
+            self, path=place(self.path), parent=self.parent and self.parent._map_paths(place)
         )
 
     @classmethod
@@ -258,7 +258,7 @@ class Artifact:
         path = Path(path)
         if not path.is_file():
             raise ArtifactError(f"{path}: no such model file")
-        description = sidecar_of(path)
+        description = get_sidecar_path(path)
         if not description.is_file():
             raise ArtifactError(
                 f"{path}: nothing beside it says what it is ({description.name} is missing)"
@@ -266,10 +266,10 @@ class Artifact:
         if description.stat().st_size > _SIDECAR_LIMIT:
             raise ArtifactError(f"{description}: too large for a model's description")
         try:
-            artifact = cls.from_json(_parsed(description.read_bytes()), path)
+            artifact = cls.from_json(_parse_description(description.read_bytes()), path)
             # A recorded path is absolute, or begins at the description's folder, whatever the
             # current folder is.
-            origin = artifact.parent and artifact.parent._placed(path.parent.joinpath)
+            origin = artifact.parent and artifact.parent._map_paths(path.parent.joinpath)
             artifact = replace(artifact, parent=origin)
         except RecursionError:
             raise ArtifactError(
@@ -291,14 +291,14 @@ class Artifact:
         noted._write()
         return noted
 
-    def linked(self, path: str | Path) -> Artifact:
+    def link(self, path: str | Path) -> Artifact:
         """Link the file under a second name, write a description beside it, and return that
         artifact.
 
         Where the file system has no hard links, the file is copied.
         """
         path = Path(path)
-        with replacing(path) as temporary:
+        with replace_atomically(path) as temporary:
             try:
                 os.link(self.path, temporary)
             except OSError:
@@ -311,9 +311,9 @@ class Artifact:
         """Raise :class:`ArtifactError` unless the file still has the recorded content."""
         if not self.path.is_file():
             raise ArtifactError(f"{self.path}: no such model file")
-        if sha256_of(self.path) != self.sha256:
+        if compute_sha256(self.path) != self.sha256:
             raise ArtifactError(
-                f"{self.path}: the content is not what {sidecar_of(self.path).name} records; "
+                f"{self.path}: the content is not what {get_sidecar_path(self.path).name} records; "
                 "the file is damaged or was replaced, make the model anew"
             )
 
@@ -330,7 +330,7 @@ class Artifact:
             found = found.parent
         return found
 
-    def handicaps(self) -> tuple[str, ...]:
+    def performance_caveats(self) -> tuple[str, ...]:
         """Return the reasons, in short texts, why the model is slower than it could be."""
         told = self.outcome.get("handicaps")
         return (
@@ -349,7 +349,7 @@ class Artifact:
             "sha256": self.sha256,
             "frameworks": [list(pair) for pair in self.frameworks],
             "target": self.target,
-            "producer": shown_settings(self.producer),
+            "producer": hide_settings_secrets(self.producer),
             "parent": self.parent.to_json() if self.parent else None,
         }
         if self.claims:
@@ -357,7 +357,7 @@ class Artifact:
         if self.meaning is not None:
             found["meaning"] = self.meaning.to_json()
         if self.trained:
-            found["trained"] = shown_settings(self.trained)
+            found["trained"] = hide_settings_secrets(self.trained)
         if self.outcome:
             found["outcome"] = dict(self.outcome)
         return found
@@ -380,20 +380,20 @@ class Artifact:
             dict(data["producer"]),
             cls.from_json(parent) if parent else None,
             # Files of earlier versions have no such entry.
-            Meaning.from_json(data["meaning"]) if data.get("meaning") is not None else None,
-            checked(data["claims"]) if data.get("claims") else (),
+            ModelMetadata.from_json(data["meaning"]) if data.get("meaning") is not None else None,
+            normalize_claims(data["claims"]) if data.get("claims") else (),
             dict(data.get("trained") or {}),
             dict(data.get("outcome") or {}),
         )
 
 
-def sidecar_of(path: Path) -> Path:
+def get_sidecar_path(path: Path) -> Path:
     """Return the path of the description beside a model file."""
-    check_call(sidecar_of, locals())
+    check_call(get_sidecar_path, locals())
     return path.with_name(path.name + ".json")
 
 
-def _seen_from(path: Path, folder: Path) -> Path:
+def _to_relative_path(path: Path, folder: Path) -> Path:
     """Return a path that begins at a folder if it is below it, so that the two can be moved
     together; else absolute.
     """
@@ -401,7 +401,7 @@ def _seen_from(path: Path, folder: Path) -> Path:
     return path.relative_to(folder) if path.is_relative_to(folder) else path
 
 
-def _parsed(content: bytes) -> Any:
+def _parse_description(content: bytes) -> Any:
     # Each JSON value but the first follows one of these characters.  A small file of many empty
     # lists would otherwise fill the memory.
     if sum(map(content.count, (b",", b":", b"[", b"{"))) > _NODE_LIMIT:
@@ -409,7 +409,7 @@ def _parsed(content: bytes) -> Any:
     return parse_json(content.decode("utf-8"))
 
 
-def agreed_io(artifact: Artifact, found: IOSpec) -> IOSpec:
+def verify_io(artifact: Artifact, found: IOSpec) -> IOSpec:
     """Return the artifact's inputs and outputs after checking them against the file.
 
     The description may fix what the file leaves open (a free axis, a
@@ -441,14 +441,16 @@ def agreed_io(artifact: Artifact, found: IOSpec) -> IOSpec:
         by_name = {spec.name: spec for spec in stated}
         if by_name.keys() != {spec.name for spec in described}:
             raise ArtifactError(
-                f"{artifact.path}: the file has the {side} {_names(stated)}, its description says "
-                f"{_names(described)}"
+                f"{artifact.path}: the file has the {side} {_format_names(stated)}, its "
+                f"description says {_format_names(described)}"
             )
-        sides.append(tuple(_agreed(artifact, spec, by_name[spec.name]) for spec in described))
+        sides.append(
+            tuple(_verify_tensor(artifact, spec, by_name[spec.name]) for spec in described)
+        )
     return IOSpec(*sides)
 
 
-def _agreed(artifact: Artifact, described: TensorSpec, stated: TensorSpec) -> TensorSpec:
+def _verify_tensor(artifact: Artifact, described: TensorSpec, stated: TensorSpec) -> TensorSpec:
     start = f"{artifact.path}: tensor {described.name!r}"
     if described.dtype != stated.dtype:
         raise ArtifactError(
@@ -465,7 +467,7 @@ def _agreed(artifact: Artifact, described: TensorSpec, stated: TensorSpec) -> Te
         )
     if stated.scale is None:
         return described
-    if described.scale is not None and _quantisation(described) != _quantisation(stated):
+    if described.scale is not None and _get_quantization(described) != _get_quantization(stated):
         raise ArtifactError(
             f"{start} has scale {stated.scale} and zero point {stated.zero_point}, "
             f"its description says {described.scale} and {described.zero_point}"
@@ -481,9 +483,9 @@ def _agreed(artifact: Artifact, described: TensorSpec, stated: TensorSpec) -> Te
     )
 
 
-def _quantisation(spec: TensorSpec) -> tuple[object, ...]:
+def _get_quantization(spec: TensorSpec) -> tuple[object, ...]:
     return spec.scale, spec.zero_point, spec.axis
 
 
-def _names(specs: tuple[TensorSpec, ...]) -> str:
+def _format_names(specs: tuple[TensorSpec, ...]) -> str:
     return ", ".join(spec.name for spec in specs) or "(none)"

@@ -21,7 +21,7 @@ C = TypeVar("C", bound=Component)
 class FixesBatch(Component):
     """A compiler or runtime that makes faster code for a fixed batch size.
 
-    Whoever measures with so many samples in a call asks for it with :func:`for_batch`.
+    Whoever measures with so many samples in a call asks for it with :func:`set_batch_size`.
     """
 
     fixed_batch: int | None = argument(
@@ -36,19 +36,19 @@ class FixesBatch(Component):
         """The fixed batch size; ``None`` leaves it free."""
         return self.fixed_batch or None
 
-    def handicaps(self) -> tuple[str, ...]:
+    def performance_caveats(self) -> tuple[str, ...]:
         """Add a handicap if the arguments leave the batch size free."""
         return (
-            *super().handicaps(),
+            *super().performance_caveats(),
             *(("made for any number of samples in a call",) if self.fixed_batch == 0 else ()),
         )
 
-    def for_batch(self, size: int) -> Self:
+    def with_batch_size(self, size: int) -> Self:
         """Return the component with this batch size, unless its arguments already give one."""
         return self if self.fixed_batch is not None else replace(self, fixed_batch=size)
 
 
-def for_batch(component: C, size: int) -> C:
+def set_batch_size(component: C, size: int) -> C:
     """Return a component for batches of ``size`` samples.
 
     A component that fixes no batch size, or whose arguments already give one, is returned
@@ -57,17 +57,17 @@ def for_batch(component: C, size: int) -> C:
     Examples
     --------
     >>> from nnpipe.compilers.iree import IREECompiler
-    >>> for_batch(IREECompiler(), 8).fixed_batch
+    >>> set_batch_size(IREECompiler(), 8).fixed_batch
     8
-    >>> for_batch(IREECompiler(fixed_batch=0), 8).fixed_batch
+    >>> set_batch_size(IREECompiler(fixed_batch=0), 8).fixed_batch
     0
     """
-    return component.for_batch(size) if isinstance(component, FixesBatch) else component
+    return component.with_batch_size(size) if isinstance(component, FixesBatch) else component
 
 
-def all_for_batch(components: Sequence[C], size: int) -> tuple[C, ...]:
-    """Return each component for batches of ``size`` samples, as :func:`for_batch` does."""
-    return tuple(for_batch(component, size) for component in components)
+def set_batch_sizes(components: Sequence[C], size: int) -> tuple[C, ...]:
+    """Return each component for batches of ``size`` samples, as :func:`set_batch_size` does."""
+    return tuple(set_batch_size(component, size) for component in components)
 
 
 def with_batch(io: IOSpec, batch: int | None) -> IOSpec:
@@ -75,21 +75,23 @@ def with_batch(io: IOSpec, batch: int | None) -> IOSpec:
     them free.
     """
 
-    def fixed(spec: TensorSpec) -> TensorSpec:
+    def set_first_axis(spec: TensorSpec) -> TensorSpec:
         return replace(spec, shape=(batch, *spec.shape[1:])) if spec.shape[:1] == (None,) else spec
 
     return (
-        io if batch is None else IOSpec(tuple(map(fixed, io.inputs)), tuple(map(fixed, io.outputs)))
+        io
+        if batch is None
+        else IOSpec(tuple(map(set_first_axis, io.inputs)), tuple(map(set_first_axis, io.outputs)))
     )
 
 
-def narrowed(described: IOSpec, found: IOSpec) -> IOSpec:
+def resolve_batch_axes(described: IOSpec, found: IOSpec) -> IOSpec:
     """Return the described inputs and outputs, with free first axes set to the lengths that a
     runtime has fixed.
     """
     lengths = {spec.name: spec.shape[:1] for spec in found}
 
-    def narrow(spec: TensorSpec) -> TensorSpec:
+    def resolve_spec(spec: TensorSpec) -> TensorSpec:
         first = lengths.get(spec.name)
         return (
             replace(spec, shape=(*first, *spec.shape[1:]))
@@ -97,4 +99,6 @@ def narrowed(described: IOSpec, found: IOSpec) -> IOSpec:
             else spec
         )
 
-    return IOSpec(tuple(map(narrow, described.inputs)), tuple(map(narrow, described.outputs)))
+    return IOSpec(
+        tuple(map(resolve_spec, described.inputs)), tuple(map(resolve_spec, described.outputs))
+    )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
 
 # of a whole number; a double has 309, and later computations would fail or take long
 _MOST_DIGITS = 40
@@ -42,8 +42,8 @@ def parse_json(
     try:
         found = json.loads(
             text,
-            object_pairs_hook=_unique,
-            parse_int=_whole,
+            object_pairs_hook=_require_unique_keys,
+            parse_int=_parse_integer,
             parse_float=parse_float,
             parse_constant=parse_float,
         )
@@ -65,7 +65,7 @@ def check_text(text: str) -> None:
         raise ValueError("a text holds half a character (a surrogate without its other half)")
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _require_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
@@ -76,7 +76,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _whole(text: str) -> int:
+def _parse_integer(text: str) -> int:
     if len(text) > _MOST_DIGITS + 1:
         raise ValueError(f"a whole number has {len(text):,} digits")
     return int(text)
@@ -108,21 +108,21 @@ def read_object(path: Path, largest: int = 4 << 20, most_values: int = 1 << 18) 
             raise ArtifactError(f"{path}: has more than {most_values:,} values")
         found = parse_json(content.decode("utf-8"))
     except (OSError, ValueError) as error:
-        raise ArtifactError(f"{path}: cannot read it as JSON: {one_line(error)}") from None
+        raise ArtifactError(f"{path}: cannot read it as JSON: {format_one_line(error)}") from None
     if not isinstance(found, dict):
         raise ArtifactError(f"{path}: holds no JSON object")
     return found
 
 
-def entries(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+def iter_entries(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """Yield all values inside a JSON value, each with the key of its object or of the list that
     it is in.
     """
     if isinstance(value, dict):
         for key, each in value.items():
             yield key, each
-            yield from entries(each, key)
+            yield from iter_entries(each, key)
     elif isinstance(value, list):
         for each in value:
             yield name, each
-            yield from entries(each, name)
+            yield from iter_entries(each, name)

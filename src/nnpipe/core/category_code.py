@@ -7,7 +7,7 @@ import hashlib
 _BYTES = 6  # an integer of 48 bits is exact in float64
 
 
-def category_code(text: str) -> float:
+def encode_category(text: str) -> float:
     """Return the number that stands for a category: 48 bits of its digest, an integer that float64
     holds exactly.
 
@@ -16,7 +16,7 @@ def category_code(text: str) -> float:
 
     Examples
     --------
-    >>> category_code("red") == category_code("red") != category_code("blue")
+    >>> encode_category("red") == encode_category("red") != encode_category("blue")
     True
     """
     return float(

@@ -62,7 +62,7 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def signal_name(number: int) -> str:
+def get_signal_name(number: int) -> str:
     """Return the name of a signal."""
     try:
         return signal.Signals(number).name

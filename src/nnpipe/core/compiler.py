@@ -49,10 +49,10 @@ class ModelCompiler(Component):
     ...     accepts, produces, suffix = ("onnx",), "wrapped", ".wrapped"
     ...     def _compile(self, artifact, path, calibration):
     ...         shutil.copyfile(artifact.path, path)
-    ...         return Artifact.of(path, self.produces, artifact.io, parent=artifact, producer=self.describe())
+    ...         return Artifact.create(path, self.produces, artifact.io, parent=artifact, producer=self.describe())
     >>> _ = Path("model.onnx").write_bytes(b"...")
     >>> io = IOSpec((TensorSpec("x", (None, 2), "float32"),), (TensorSpec("y", (None, 2), "float32"),))
-    >>> made = Wrapping().compile(Artifact.of("model.onnx", "onnx", io), "model.wrapped")
+    >>> made = Wrapping().compile(Artifact.create("model.onnx", "onnx", io), "model.wrapped")
     >>> made.format, made.parent.path.name
     ('wrapped', 'model.onnx')
     """
@@ -108,7 +108,7 @@ class ModelCompiler(Component):
         artifact.verify()
         seen: Ranges = {}
         made = self._compile(
-            artifact, Path(path), calibration and _checked(calibration, artifact.io, seen)
+            artifact, Path(path), calibration and _check_calibration(calibration, artifact.io, seen)
         )
         meaning = made.meaning or artifact.meaning
         return made if meaning is None else made.update_meaning(meaning.with_observed_ranges(seen))
@@ -155,7 +155,7 @@ class ModelCompiler(Component):
         return self.produces
 
 
-def _checked(calibration: Calibration, io: IOSpec, seen: Ranges) -> Calibration:
+def _check_calibration(calibration: Calibration, io: IOSpec, seen: Ranges) -> Calibration:
     """Return the same batches, record their ranges, and raise an error if one does not fit or
     there are none.
     """
@@ -164,20 +164,20 @@ def _checked(calibration: Calibration, io: IOSpec, seen: Ranges) -> Calibration:
         spec.name for spec in io.inputs if spec.scale is None and spec.dtype.startswith("float")
     ]
 
-    def batches() -> Iterator[Batch]:
+    def iter_batches() -> Iterator[Batch]:
         empty = True
         for batch in calibration():
             io.check_inputs(batch)
-            _note(batch, real, seen)
+            _record_ranges(batch, real, seen)
             empty = False
             yield batch
         if empty:
             raise ConfigError("calibration gave no samples; ask for at least one")
 
-    return batches
+    return iter_batches
 
 
-def _note(batch: Batch, names: Sequence[str], seen: Ranges) -> None:
+def _record_ranges(batch: Batch, names: Sequence[str], seen: Ranges) -> None:
     for name in names:
         if batch[name].size:
             low, high = float(batch[name].min()), float(batch[name].max())

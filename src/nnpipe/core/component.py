@@ -22,7 +22,13 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from nnpipe.core.arguments import Kind, arguments_of, coerced, plain, values_from
+from nnpipe.core.arguments import (
+    Kind,
+    coerce_argument,
+    encode_argument,
+    list_arguments,
+    read_json_arguments,
+)
 from nnpipe.core.discoverable import Discoverable, Option, Tool
 from nnpipe.core.errors import ConfigError
 
@@ -82,9 +88,9 @@ class Component(Discoverable, ABC):
         dataclasses.dataclass(frozen=True, kw_only=True)(cls)
 
     def __post_init__(self) -> None:
-        for declared in arguments_of(type(self)):
+        for declared in list_arguments(type(self)):
             given = getattr(self, declared.name)
-            value = coerced(type(self), declared, given)
+            value = coerce_argument(type(self), declared, given)
             if value is not given:
                 object.__setattr__(self, declared.name, value)
         self.validate()
@@ -102,9 +108,9 @@ class Component(Discoverable, ABC):
                 ", ".join(a.flags),
                 a.kind.describe(),
                 a.help,
-                a.default if a.required else plain(a.default),
+                a.default if a.required else encode_argument(a.default),
             )
-            for a in arguments_of(cls)
+            for a in list_arguments(cls)
         )
 
     def tools(self) -> tuple[Tool, ...]:
@@ -134,7 +140,7 @@ class Component(Discoverable, ABC):
         """Return a parser, without ``-h``, that has this component's options in their own group."""
         parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
         group = parser.add_argument_group(cls.__name__, cls.summary())
-        for declared in arguments_of(cls):
+        for declared in list_arguments(cls):
             declared.add_to(group)
         return parser
 
@@ -142,7 +148,9 @@ class Component(Discoverable, ABC):
     def from_argparse(cls, namespace: argparse.Namespace) -> Self:
         """Make the component from parsed options; options of other components are ignored."""
         given = vars(namespace)
-        return cls.from_json({a.name: given[a.dest] for a in arguments_of(cls) if a.dest in given})
+        return cls.from_json(
+            {a.name: given[a.dest] for a in list_arguments(cls) if a.dest in given}
+        )
 
     @classmethod
     def from_json(cls, arguments: Mapping[str, Any]) -> Self:
@@ -153,15 +161,15 @@ class Component(Discoverable, ABC):
         ConfigError
             If an argument is unknown, missing or unusable; the message names the first one.
         """
-        return cls(**values_from(cls, arguments))
+        return cls(**read_json_arguments(cls, arguments))
 
     def to_json(self) -> dict[str, Any]:
         """Return the arguments as a JSON object, from which ``from_json`` makes an equal
         component.
         """
-        return {a.name: plain(getattr(self, a.name)) for a in arguments_of(type(self))}
+        return {a.name: encode_argument(getattr(self, a.name)) for a in list_arguments(type(self))}
 
-    def handicaps(self) -> tuple[str, ...]:
+    def performance_caveats(self) -> tuple[str, ...]:
         """Return the reasons, in short texts, why the component is slower with these arguments than
         it could be.
 
@@ -171,10 +179,10 @@ class Component(Discoverable, ABC):
 
     def describe(self) -> dict[str, Any]:
         """Return the class's dotted path and the arguments, in the form of result files."""
-        return {"class": self.dotted_path(), "arguments": self.to_json()}
+        return {"class": self.get_dotted_path(), "arguments": self.to_json()}
 
 
-def overridden(
+def is_overridden(
     component: Discoverable | type[Discoverable], method: str, base: type[Discoverable]
 ) -> bool:
     """Return whether a component overrides an optional method of its base class.
@@ -182,14 +190,14 @@ def overridden(
     Examples
     --------
     >>> from nnpipe.core.model import ModelWrapper
-    >>> overridden(ModelWrapper, "train", ModelWrapper)
+    >>> is_overridden(ModelWrapper, "train", ModelWrapper)
     False
     """
     cls = component if isinstance(component, type) else type(component)
     return getattr(cls, method) is not getattr(base, method)
 
 
-def arguments_in(cls: type[Component], words: Sequence[str]) -> dict[str, Any]:
+def parse_arguments(cls: type[Component], words: Sequence[str]) -> dict[str, Any]:
     """Return the arguments that words state; lists are separated by commas, and ``none`` stands for
     nothing.
 
@@ -200,7 +208,7 @@ def arguments_in(cls: type[Component], words: Sequence[str]) -> dict[str, Any]:
     ConfigError
         If a word is no ``NAME=VALUE``, or the value is unusable.
     """
-    known = {each.name: each for each in arguments_of(cls)}
+    known = {each.name: each for each in list_arguments(cls)}
     given: dict[str, Any] = {}
     for word in words:
         key, sign, text = word.partition("=")
@@ -209,13 +217,13 @@ def arguments_in(cls: type[Component], words: Sequence[str]) -> dict[str, Any]:
             example = f", as in {next(iter(known))}=..." if known else ""
             raise ConfigError(f"{cls.__name__}: {word!r} is no option; write NAME=VALUE{example}")
         try:
-            given[key] = _value(known[key].kind, text) if key in known else text
+            given[key] = _parse_value(known[key].kind, text) if key in known else text
         except ArgumentTypeError as error:
             raise ConfigError(f"{cls.__name__}.{key}: {error}") from None
     return given
 
 
-def _value(kind: Kind, text: str) -> Any:
+def _parse_value(kind: Kind, text: str) -> Any:
     if kind.optional and text == "none" and text not in kind.choices:
         return None
     if kind.item is bool:

@@ -15,7 +15,7 @@ from nnpipe.core.component import Component
 from nnpipe.core.errors import DatasetError, NotSupported
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.messages import list_names
-from nnpipe.core.task import Task, task_named
+from nnpipe.core.task import Task, get_task
 from nnpipe.core.tensors import Batch, DatasetSpec
 
 SPLITS = ("train", "validation", "test")
@@ -126,7 +126,7 @@ class Dataset(Component):
         """The task of ``spec``, which judges predictions; a data set may return it with other
         arguments.
         """
-        return task_named(self.spec.task)
+        return get_task(self.spec.task)
 
     @property
     def is_stream(self) -> bool:
@@ -137,7 +137,7 @@ class Dataset(Component):
 
     def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
         """Reduce the predictions and truth of a batch to the arrays that quality metrics need."""
-        return self.task.judge(predictions, truth, self.spec)
+        return self.task.evaluate(predictions, truth, self.spec)
 
     def judge_predictions(self, predictions: Batch, truth: Batch) -> Evaluation:
         """Return the evaluation of a batch of postprocessed predictions.

@@ -49,12 +49,12 @@ class Tool:
         """
         found = self.find()
         if found is None:
-            error = MissingTool(f"{needed_by} needs {self.missing_text()}")
+            error = MissingTool(f"{needed_by} needs {self.describe_missing()}")
             error.commands = self.commands
             raise error
         return found
 
-    def missing_text(self) -> str:
+    def describe_missing(self) -> str:
         """Return the end of a message: what is missing, and how to install it."""
         named = (
             self.commands[0] if len(self.commands) == 1 else f"one of {', '.join(self.commands)}"
@@ -139,7 +139,7 @@ class Discoverable:
         return inspect.isabstract(cls) or bool(vars(cls).get("abstract"))
 
     @classmethod
-    def dotted_path(cls) -> str:
+    def get_dotted_path(cls) -> str:
         """Return the full name of the class, as used on the command line and in result files."""
         return f"{cls.__module__}.{cls.__qualname__}"
 
@@ -189,7 +189,7 @@ class Discoverable:
         return tuple(tool for tool in cls.needs_tools if tool.find() is None)
 
 
-def parameter_descriptions(cls: type) -> dict[str, str]:
+def extract_parameter_descriptions(cls: type) -> dict[str, str]:
     """Return the descriptions of parameters in the docstrings of a class and its bases, by name.
 
     They are read from the numpydoc section ``Parameters``.  A class's own description replaces that
@@ -201,11 +201,11 @@ def parameter_descriptions(cls: type) -> dict[str, str]:
         parts = _SECTION.split(text)
         for title, body in zip(parts[1::2], parts[2::2], strict=True):
             if title == "Parameters":
-                found |= _entries(body)
+                found |= _parse_entries(body)
     return found
 
 
-def annotation_text(annotation: object) -> str:
+def format_annotation(annotation: object) -> str:
     """Return an annotation as in the source code, such as ``float | None``."""
     return (
         annotation
@@ -214,7 +214,7 @@ def annotation_text(annotation: object) -> str:
     )
 
 
-def _entries(body: str) -> dict[str, str]:
+def _parse_entries(body: str) -> dict[str, str]:
     """Return the entries of a section: names without indentation, and the indented text below
     each.
     """

@@ -35,10 +35,10 @@ def incomplete_beta(x: float, a: float, b: float) -> float:
     front = math.exp(
         math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
     )
-    return front / (a * _fraction(x, a, b)) if front else 0.0
+    return front / (a * _evaluate_continued_fraction(x, a, b)) if front else 0.0
 
 
-def _fraction(x: float, a: float, b: float) -> float:
+def _evaluate_continued_fraction(x: float, a: float, b: float) -> float:
     value = numerator = 1.0
     denominator = change = 0.0
     step = 0
@@ -58,7 +58,7 @@ def _fraction(x: float, a: float, b: float) -> float:
 
 def beta_quantile(probability: float, a: float, b: float) -> float:
     """Return the x at which the CDF of the beta distribution reaches a probability."""
-    return _inverted(lambda x: incomplete_beta(x, a, b), probability, 0.0, 1.0)
+    return _find_by_bisection(lambda x: incomplete_beta(x, a, b), probability, 0.0, 1.0)
 
 
 def student_quantile(probability: float, freedom: float) -> float:
@@ -70,7 +70,7 @@ def student_quantile(probability: float, freedom: float) -> float:
     if probability == 0.5:
         return 0.0
     if freedom >= _MANY and abs(z := NormalDist().inv_cdf(probability)) < _FAR_OUT:
-        return _expanded(z, freedom)
+        return _compute_quantile_expansion(z, freedom)
     tail = 2 * min(probability, 1 - probability)
     # The square of t follows from a beta variate: https://dlmf.nist.gov/8.17 and Abramowitz-Stegun
     # 26.7.1.
@@ -78,7 +78,7 @@ def student_quantile(probability: float, freedom: float) -> float:
     return math.copysign(math.sqrt(freedom * (1 / max(x, _TINY) - 1)), probability - 0.5)
 
 
-def _expanded(z: float, freedom: float) -> float:
+def _compute_quantile_expansion(z: float, freedom: float) -> float:
     """Return a quantile of Student's t from the normal one, by Abramowitz-Stegun 26.7.5."""
     terms = (
         (z**3 + z) / 4,
@@ -89,7 +89,9 @@ def _expanded(z: float, freedom: float) -> float:
     return z + sum(term / freedom**power for power, term in enumerate(terms, 1))
 
 
-def _inverted(function: Callable[[float], float], wanted: float, low: float, high: float) -> float:
+def _find_by_bisection(
+    function: Callable[[float], float], wanted: float, low: float, high: float
+) -> float:
     """Return where an increasing function reaches a value, by bisection to the last bit."""
     while True:
         middle = (low + high) / 2

@@ -99,7 +99,7 @@ class EnergyMeter(Component):
     def _open(self) -> MeterReading: ...
 
 
-def consumed(readings: list[int], modulus: int | None = None) -> list[int]:
+def counter_differences(readings: list[int], modulus: int | None = None) -> list[int]:
     """Return the differences of the readings of a counter that begins again at ``modulus``.
 
     Raises
@@ -109,7 +109,7 @@ def consumed(readings: list[int], modulus: int | None = None) -> list[int]:
 
     Examples
     --------
-    >>> consumed([90, 95, 3], modulus=100)
+    >>> counter_differences([90, 95, 3], modulus=100)
     [5, 8]
     """
     steps = [after - before for before, after in pairwise(readings)]

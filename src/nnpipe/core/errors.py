@@ -30,7 +30,7 @@ says what is wrong, where, and how to correct it.
 
 from __future__ import annotations
 
-from nnpipe.core.foreign_text import harmless
+from nnpipe.core.foreign_text import sanitize_text
 
 
 class NNPipeError(Exception):
@@ -50,7 +50,7 @@ class NNPipeError(Exception):
     """
 
     def __str__(self) -> str:
-        return harmless(super().__str__())
+        return sanitize_text(super().__str__())
 
 
 class ConfigError(NNPipeError, ValueError):

@@ -33,7 +33,7 @@ class Ragged:
 
     Examples
     --------
-    >>> boxes = Ragged.of_rows([np.zeros((2, 4)), np.ones((0, 4)), np.ones((1, 4))])
+    >>> boxes = Ragged.from_rows([np.zeros((2, 4)), np.ones((0, 4)), np.ones((1, 4))])
     >>> len(boxes), boxes[0].shape, boxes[1].shape
     (3, (2, 4), (0, 4))
     """
@@ -61,14 +61,16 @@ class Ragged:
         object.__setattr__(self, "counts", counts.astype(np.int64))
 
     @classmethod
-    def of_rows(cls, rows: Sequence[npt.NDArray[np.generic]]) -> Ragged:
+    def from_rows(cls, rows: Sequence[npt.NDArray[np.generic]]) -> Ragged:
         """Return the ragged array of at least one sample, given the rows of each."""
         if not len(rows):
             raise ConfigError("a ragged array of no samples has no element type")
         return cls(np.concatenate(list(rows)), np.array([len(each) for each in rows], np.int64))
 
     @classmethod
-    def of_padded(cls, values: npt.NDArray[np.generic], counts: npt.NDArray[np.integer]) -> Ragged:
+    def from_padded(
+        cls, values: npt.NDArray[np.generic], counts: npt.NDArray[np.integer]
+    ) -> Ragged:
         """Return the first ``counts[i]`` rows of each ``values[i]``; ``values`` is ``(samples,
         most, ...)``.
         """
@@ -76,7 +78,7 @@ class Ragged:
         return cls(values[kept], np.minimum(counts, values.shape[1]).astype(np.int64))
 
     @classmethod
-    def joined(cls, parts: Iterable[Ragged]) -> Ragged:
+    def concat(cls, parts: Iterable[Ragged]) -> Ragged:
         """Concatenate the samples of at least one ragged array."""
         parts = list(parts)
         return cls(
@@ -106,7 +108,7 @@ class Ragged:
         shifts = self.starts[:-1][samples] - np.concatenate([[0], np.cumsum(counts)[:-1]])
         return Ragged(self.values[np.arange(int(counts.sum())) + np.repeat(shifts, counts)], counts)
 
-    def same_as(self, other: Ragged) -> bool:
+    def has_same_rows(self, other: Ragged) -> bool:
         """Return whether both hold the same rows for the same samples."""
         return np.array_equal(self.counts, other.counts) and np.array_equal(
             self.values, other.values
@@ -121,7 +123,7 @@ Only those have it that hold such a sample.
 """
 
 
-def samples_not_finite(batch: Batch, samples: int) -> npt.NDArray[np.bool_]:
+def find_nonfinite_samples(batch: Batch, samples: int) -> npt.NDArray[np.bool_]:
     """Return for which samples a batch holds NaN or infinity, or is marked as
     :data:`NOT_FINITE`; ``(samples,)``.
     """
@@ -197,7 +199,7 @@ class Evaluation:
         held = self.arrays.get(NOT_FINITE)
         return np.zeros(len(self), np.bool_) if held is None else held.astype(np.bool_)
 
-    def not_finite_words(self) -> str:
+    def describe_nonfinite(self) -> str:
         """Return how many samples have no answer, as a clause; empty if all have one."""
         count = int(self.not_finite.sum())
         return (
@@ -225,7 +227,7 @@ class Evaluation:
             self.settings,
         )
 
-    def same_in(self, other: Evaluation, names: Iterable[str]) -> bool:
+    def has_same_arrays(self, other: Evaluation, names: Iterable[str]) -> bool:
         """Return whether both hold these arrays, and all of them are equal."""
         for name in names:
             if name in self.arrays and name in other.arrays:
@@ -234,13 +236,13 @@ class Evaluation:
             elif not (
                 name in self.ragged
                 and name in other.ragged
-                and self.ragged[name].same_as(other.ragged[name])
+                and self.ragged[name].has_same_rows(other.ragged[name])
             ):
                 return False
         return True
 
     @classmethod
-    def joined(cls, parts: Iterable[Evaluation]) -> Evaluation:
+    def concat(cls, parts: Iterable[Evaluation]) -> Evaluation:
         """Concatenate the evaluations of consecutive batches.
 
         Raises
@@ -267,6 +269,6 @@ class Evaluation:
             first.task,
             {name: np.concatenate([part.arrays[name] for part in parts]) for name in first.arrays},
             first.class_names,
-            {name: Ragged.joined(part.ragged[name] for part in parts) for name in first.ragged},
+            {name: Ragged.concat(part.ragged[name] for part in parts) for name in first.ragged},
             first.settings,
         )

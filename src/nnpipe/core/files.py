@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.core.leases import owner_has_ended, owner_token, shared_temporary_folder
+from nnpipe.core.leases import get_owner_token, get_shared_temporary_folder, has_owner_ended
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Error numbers of a full disk."""
@@ -37,7 +37,7 @@ _HERE, _EXCHANGE = -100, 2  # AT_FDCWD in fcntl.h, RENAME_EXCHANGE in linux/fs.h
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[Path]:
+def replace_atomically(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[Path]:
     """Yield a temporary path that becomes ``path`` when the block ends well.
 
     Parameters
@@ -63,9 +63,9 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator
     """
     destination = Path(path)
     destination.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_path(destination)
+    temporary = build_temporary_path(destination)
     try:
-        with _naming_full_disk(destination):
+        with _report_full_disk(destination):
             yield temporary
             if durable:
                 with open(temporary, "rb") as handle:
@@ -78,7 +78,7 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator
 
 
 @contextmanager
-def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+def replace_folder_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a new empty folder that becomes ``path`` when the block ends well; an earlier folder
     there is removed.
 
@@ -98,15 +98,15 @@ def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     destination = Path(path).absolute()
     destination.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_path(destination, suffix="")
+    temporary = build_temporary_path(destination, suffix="")
     temporary.mkdir()
     try:
-        with _naming_full_disk(destination):
+        with _report_full_disk(destination):
             yield temporary
         if not os.path.lexists(destination):
             temporary.rename(destination)
-        elif not _exchanged(temporary, destination):
-            aside = temporary_path(destination, suffix="")
+        elif not _exchange_paths(temporary, destination):
+            aside = build_temporary_path(destination, suffix="")
             destination.rename(aside)
             temporary.rename(destination)
             temporary = aside
@@ -116,20 +116,20 @@ def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 @contextmanager
-def _naming_full_disk(destination: Path) -> Iterator[None]:
+def _report_full_disk(destination: Path) -> Iterator[None]:
     """Let an error in the block name the destination if its disk is full, whatever a library
     made of that.
     """
     try:
         yield
     except Exception as error:
-        full = full_disk(error, destination.parent)
+        full = find_full_disk_error(error, destination.parent)
         if full is None:
             raise
         raise OSError(full.errno, full.strerror, str(destination)) from error
 
 
-def full_disk(error: BaseException, *folders: Path) -> OSError | None:
+def find_full_disk_error(error: BaseException, *folders: Path) -> OSError | None:
     """Return the error of a full disk that an error is or was caused by; None if it is another one.
 
     Parameters
@@ -153,7 +153,7 @@ def full_disk(error: BaseException, *folders: Path) -> OSError | None:
     return None
 
 
-def temporary_path(destination: Path, suffix: str | None = None) -> Path:
+def build_temporary_path(destination: Path, suffix: str | None = None) -> Path:
     """Return a new path beside a destination; its name says that it belongs to this process.
 
     Parameters
@@ -166,7 +166,9 @@ def temporary_path(destination: Path, suffix: str | None = None) -> Path:
     stem, suffix = (
         (destination.stem, destination.suffix) if suffix is None else (destination.name, suffix)
     )
-    return destination.with_name(f".{stem}.{owner_token()}-{secrets.token_hex(2)}.partial{suffix}")
+    return destination.with_name(
+        f".{stem}.{get_owner_token()}-{secrets.token_hex(2)}.partial{suffix}"
+    )
 
 
 def remove_abandoned(folder: Path, *, within: bool = False) -> None:
@@ -187,7 +189,7 @@ def remove_abandoned(folder: Path, *, within: bool = False) -> None:
                 if within and is_folder:
                     remove_abandoned(Path(item.path), within=True)
                 continue
-            ended = owner_has_ended(found[1])
+            ended = has_owner_ended(found[1])
             if ended is None:
                 ended = time.time() - item.stat(follow_symlinks=False).st_mtime > _OLD
             if ended and is_folder:
@@ -196,7 +198,7 @@ def remove_abandoned(folder: Path, *, within: bool = False) -> None:
                 os.unlink(item.path)
 
 
-def _exchanged(one: Path, other: Path) -> bool:
+def _exchange_paths(one: Path, other: Path) -> bool:
     """Exchange two paths atomically, and return whether the system could do so."""
     exchange = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
     return (
@@ -273,7 +275,7 @@ def check_writable(path: str | os.PathLike[str], *, folder: bool = False) -> Pat
         if isinstance(error, ConfigError):
             raise
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ConfigError(f"{shortened_path(destination)} cannot be written: {reason}") from None
+        raise ConfigError(f"{format_path(destination)} cannot be written: {reason}") from None
     return destination
 
 
@@ -287,7 +289,7 @@ def check_apart(path: str | os.PathLike[str], inputs: Iterable[str | os.PathLike
         with suppress(OSError, ValueError):  # one does not exist; a ValueError is a NUL in a name
             same = Path(path).samefile(each)
         if same:
-            shown, read = shortened_path(path), shortened_path(each)
+            shown, read = format_path(path), format_path(each)
             raise ConfigError(f"{shown} would replace {read}, which is read; give another name")
 
 
@@ -300,7 +302,7 @@ def _check_name(path: Path) -> None:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
 
 
-def shortened_path(path: str | bytes | os.PathLike[str]) -> str:
+def format_path(path: str | bytes | os.PathLike[str]) -> str:
     """Return a path as one line of at most 181 characters, for messages."""
     text = os.fsdecode(path).replace("\0", "\\0")
     return text if len(text) <= 200 else f"{text[:120]}…{text[-60:]}"
@@ -309,10 +311,9 @@ def shortened_path(path: str | bytes | os.PathLike[str]) -> str:
 def write_bytes(
     path: str | os.PathLike[str], data: bytes, *, durable: bool = True, private: bool = False
 ) -> None:
-    """Write ``data`` to ``path`` atomically, see :func:`replacing`; if ``private``, no other
-    user may ever read it.
-    """
-    with replacing(path, durable=durable) as temporary:
+    """Write ``data`` to ``path`` atomically, see :func:`replace_atomically`; if ``private``, no
+    other user may ever read it."""
+    with replace_atomically(path, durable=durable) as temporary:
         if private:
             os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         temporary.write_bytes(data)
@@ -325,7 +326,7 @@ def write_text(
     write_bytes(path, text.encode("utf-8"), durable=durable, private=private)
 
 
-def sha256_of(path: str | os.PathLike[str]) -> str:
+def compute_sha256(path: str | os.PathLike[str]) -> str:
     """Return the SHA-256 of a file's content, as 64 hexadecimal digits."""
     digest = hashlib.sha256()
     with open(path, "rb") as handle:
@@ -373,8 +374,8 @@ def check_destination(path: str | os.PathLike[str], size: int = 0) -> None:
             os.posix_fallocate(file.fileno(), 0, size)
     except OSError as error:
         if error.errno in FULL:  # other errors mean that the file system cannot reserve space
-            told = f"{error.strerror}; {_shown(size)} are needed there"
-            raise ConfigError(f"{shortened_path(path)} cannot be written: {told}") from None
+            told = f"{error.strerror}; {_format_size(size)} are needed there"
+            raise ConfigError(f"{format_path(path)} cannot be written: {told}") from None
 
 
 def save(write: Callable[[Path], T], path: str | os.PathLike[str]) -> T:
@@ -396,7 +397,7 @@ def save(write: Callable[[Path], T], path: str | os.PathLike[str]) -> T:
     try:
         return write(path)
     except OSError as error:
-        kept = kept_elsewhere(write, path.name)
+        kept = save_to_any_folder(write, path.name)
         where = (
             f"it is kept as {kept}: move it from there"
             if kept
@@ -407,12 +408,12 @@ def save(write: Callable[[Path], T], path: str | os.PathLike[str]) -> T:
         ) from error
 
 
-def kept_elsewhere(write: Callable[[Path], object], name: str) -> Path | None:
+def save_to_any_folder(write: Callable[[Path], object], name: str) -> Path | None:
     """Write a file to the first folder that accepts it, and return its path, or None if all
     fail.
     """
     for place in dict.fromkeys(
-        (Path.cwd(), shared_temporary_folder(), Path.home(), Path("/dev/shm"))
+        (Path.cwd(), get_shared_temporary_folder(), Path.home(), Path("/dev/shm"))
     ):
         folder: Path | None = None
         try:
@@ -431,5 +432,5 @@ def _remove(folder: Path) -> None:
     folder.rmdir()
 
 
-def _shown(size: int) -> str:
+def _format_size(size: int) -> str:
     return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size:,} bytes"

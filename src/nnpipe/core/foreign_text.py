@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, TextIO, cast
 
-from nnpipe.core.secret import without_secrets
+from nnpipe.core.secret import hide_secrets
 
 REPLACED = "\ufffd"
 # Cc, Cs and Cn break files or cannot be encoded; Cf holds the marks that change the direction of
@@ -27,7 +27,7 @@ _JOINERS = "\u200c\u200d"  # invisible characters that words in some scripts nee
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def harmless(text: str) -> str:
+def sanitize_text(text: str) -> str:
     """Return a text whose characters can do nothing but be shown, and the line breaks and tabs
     among them.
 
@@ -36,7 +36,7 @@ def harmless(text: str) -> str:
 
     Examples
     --------
-    >>> harmless("\\x1b[31mred, \\u202egnp.exe")
+    >>> sanitize_text("\\x1b[31mred, \\u202egnp.exe")
     '\ufffd[31mred, \ufffdgnp.exe'
     """
     if not text.replace("\n", "").replace("\u00a0", "").isprintable():
@@ -46,53 +46,53 @@ def harmless(text: str) -> str:
             else REPLACED
             for c in text
         )
-    return without_secrets(text)
+    return hide_secrets(text)
 
 
-def lines_of(lines: Iterable[str]) -> str:
+def join_lines(lines: Iterable[str]) -> str:
     """Return lines as a text that has no others: a line break within one, as of the name of a
     tensor, makes none.
     """
-    return "\n".join(harmless(line).replace("\n", REPLACED) for line in lines)
+    return "\n".join(sanitize_text(line).replace("\n", REPLACED) for line in lines)
 
 
 def show_text(text: str) -> None:
     """Print a text made harmless."""
-    sys.stdout.write(harmless(f"{text}\n"))
+    sys.stdout.write(sanitize_text(f"{text}\n"))
 
 
-def html_text(text: object) -> str:
+def escape_html(text: object) -> str:
     """Return text as the content of an element, or the quoted value of an attribute, of HTML and
     SVG.
     """
-    return html.escape(harmless(str(text)))
+    return html.escape(sanitize_text(str(text)))
 
 
-def csv_cell(value: Any) -> Any:
+def escape_csv_cell(value: Any) -> Any:
     """Return a value as a cell that no spreadsheet computes: texts that would be formulas begin
     with an apostrophe.
 
     Examples
     --------
-    >>> csv_cell("=HYPERLINK(1)"), csv_cell("-0.5"), csv_cell(-0.5)
+    >>> escape_csv_cell("=HYPERLINK(1)"), escape_csv_cell("-0.5"), escape_csv_cell(-0.5)
     ("'=HYPERLINK(1)", '-0.5', -0.5)
     """
     if not isinstance(value, str):
         return value
-    text = harmless(value)
+    text = sanitize_text(value)
     plain_number = _is_number(text) and text.isprintable()  # "\t0" is a number, too
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) and not plain_number else text
 
 
-def csv_text(
+def format_csv(
     columns: Sequence[str], rows: Iterable[Mapping[str, Any]], *, header: bool = True
 ) -> str:
     """Return rows as CSV; cells of what a row lacks are empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     if header:
-        writer.writerow(map(csv_cell, columns))
-    writer.writerows([csv_cell(row.get(name, "")) for name in columns] for row in rows)
+        writer.writerow(map(escape_csv_cell, columns))
+    writer.writerows([escape_csv_cell(row.get(name, "")) for name in columns] for row in rows)
     return text.getvalue()
 
 
@@ -104,7 +104,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-class _HarmlessStream:
+class _SanitizingStream:
     """A standard stream that shows only harmless text, whoever prints to it."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -115,7 +115,7 @@ class _HarmlessStream:
         over their line.
         """
         begin = "\r" if text.startswith("\r") else ""
-        self.beneath.write(begin + harmless(text[len(begin) :]))
+        self.beneath.write(begin + sanitize_text(text[len(begin) :]))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -128,22 +128,22 @@ class _HarmlessStream:
 
 
 @contextmanager
-def harmless_streams() -> Iterator[None]:
+def sanitize_streams() -> Iterator[None]:
     """Let only harmless text reach the terminal inside the block, by ``print``, ``logging`` and
     libraries in Python.
     """
-    if sys.stdout is None or sys.stderr is None or isinstance(sys.stdout, _HarmlessStream):
+    if sys.stdout is None or sys.stderr is None or isinstance(sys.stdout, _SanitizingStream):
         yield
         return
     with (
-        redirect_stdout(cast(TextIO, _HarmlessStream(sys.stdout))),
-        redirect_stderr(cast(TextIO, _HarmlessStream(sys.stderr))),
+        redirect_stdout(cast(TextIO, _SanitizingStream(sys.stdout))),
+        redirect_stderr(cast(TextIO, _SanitizingStream(sys.stderr))),
     ):
         yield
 
 
-def raw_stream(stream: TextIO) -> TextIO:
+def get_raw_stream(stream: TextIO) -> TextIO:
     """Return a stream to which control sequences may be written, for bars and tables whose texts
     are harmless.
     """
-    return stream.beneath if isinstance(stream, _HarmlessStream) else stream
+    return stream.beneath if isinstance(stream, _SanitizingStream) else stream

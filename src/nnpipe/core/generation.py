@@ -29,7 +29,7 @@ NONE = -1
 Ids = npt.NDArray[np.int64]
 
 
-def generation_io(max_new_tokens: int) -> IOSpec:
+def build_generation_io(max_new_tokens: int) -> IOSpec:
     """Return the inputs and outputs of a session that generates at most this number of tokens for
     one prompt.
 
@@ -56,7 +56,7 @@ def generation_io(max_new_tokens: int) -> IOSpec:
 class GenerationSession(InferenceSession):
     """A model that generates tokens one at a time, loaded and ready to run.
 
-    A run answers one prompt, as :func:`generation_io` says, and takes the time of each token.
+    A run answers one prompt, as :func:`build_generation_io` says, and takes the time of each token.
     Authors write ``_generate`` and, if the model tells probabilities, ``_log_likelihood``.
 
     Parameters
@@ -86,7 +86,7 @@ class GenerationSession(InferenceSession):
         self, max_new_tokens: int, clock: Callable[[], int] = time.perf_counter_ns
     ) -> None:
         check_call(GenerationSession, locals())
-        self.io = generation_io(max_new_tokens)
+        self.io = build_generation_io(max_new_tokens)
         self._max_new_tokens = max_new_tokens
         self._clock = clock
         self._prompt: Ids = np.zeros(0, np.int64)
@@ -111,7 +111,7 @@ class GenerationSession(InferenceSession):
             if number >= self._max_new_tokens:
                 return
 
-    def compared_inputs(self, batch: Batch, outputs: Batch) -> Batch:
+    def get_comparison_inputs(self, batch: Batch, outputs: Batch) -> Batch:
         """Return a prompt with the model's own answer where it has no reference.
 
         Models are compared by the probability that they give to the same answer: after one token
@@ -125,7 +125,7 @@ class GenerationSession(InferenceSession):
             else {**batch, REFERENCE: answer[None]}
         )
 
-    def compared_outputs(self, outputs: Batch) -> dict[str, np.ndarray]:
+    def get_comparison_outputs(self, outputs: Batch) -> dict[str, np.ndarray]:
         """Return the geometric mean of the probabilities of a reference's tokens, one by the
         perplexity.
         """

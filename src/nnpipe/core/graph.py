@@ -10,7 +10,7 @@ from typing import Any
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.primitives import Primitive
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch, show_shape
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, generate_random_batch, show_shape
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 """The length of each axis, by input."""
 
 
-def stated_shape(text: str) -> tuple[str, tuple[int, ...]]:
+def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
     """Return the name and the shape of ``INPUT=1,224,224,3``; names may contain ``=``.
 
     Raises
@@ -164,7 +164,7 @@ def stated_shape(text: str) -> tuple[str, tuple[int, ...]]:
     return name, found
 
 
-def settled_shapes(io: IOSpec, shapes: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
+def resolve_shapes(io: IOSpec, shapes: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
     """Return a shape for each input: the one given, or else the model's with a length of 1 for each
     free axis.
 
@@ -198,7 +198,7 @@ def with_shapes(io: IOSpec, shapes: Shapes) -> IOSpec:
     return IOSpec(tuple(replace(spec, shape=shapes[spec.name]) for spec in io.inputs), io.outputs)
 
 
-def random_inputs(io: IOSpec, shapes: Shapes) -> Batch:
+def generate_random_inputs(io: IOSpec, shapes: Shapes) -> Batch:
     """Return random inputs of these shapes; names that the model does not have are left out.
 
     Raises
@@ -207,11 +207,11 @@ def random_inputs(io: IOSpec, shapes: Shapes) -> Batch:
         If a shape does not fit its input.
     """
     names = {spec.name for spec in io.inputs}
-    sized = settled_shapes(io, {name: shape for name, shape in shapes.items() if name in names})
-    return random_batch(with_shapes(io, sized), 1)
+    sized = resolve_shapes(io, {name: shape for name, shape in shapes.items() if name in names})
+    return generate_random_batch(with_shapes(io, sized), 1)
 
 
-def sized_by_running(
+def infer_shapes_by_running(
     graph: Graph, io: IOSpec, shapes: Shapes, run: Callable[[Selector, Batch], Batch]
 ) -> Graph:
     """Return a graph with the lengths that one run on random inputs of these shapes shows.
@@ -224,7 +224,7 @@ def sized_by_running(
         for name, spec in graph.tensors.items()
     }
     if any(None in spec.shape for spec in tensors.values()):
-        values = run(Selector(tensor="*"), random_batch(with_shapes(io, shapes), 1))
+        values = run(Selector(tensor="*"), generate_random_batch(with_shapes(io, shapes), 1))
         tensors |= {
             name: replace(tensors[name], shape=array.shape) for name, array in values.items()
         }

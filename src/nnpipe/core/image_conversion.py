@@ -14,7 +14,7 @@ Interpolation = Literal["bilinear", "bicubic"]
 _LUMA = np.array([0.299, 0.587, 0.114])
 
 
-def resized(
+def resize_images(
     images: npt.NDArray[np.generic],
     height: int,
     width: int,
@@ -44,18 +44,19 @@ def resized(
     pixels = images.astype(np.float32)
     if rows != height:
         pixels = np.matmul(
-            _weights(rows, height, interpolation), pixels.reshape(count, rows, columns * channels)
+            _compute_weights(rows, height, interpolation),
+            pixels.reshape(count, rows, columns * channels),
         )
     pixels = pixels.reshape(count, height, columns, channels)
     if columns != width:
-        pixels = np.matmul(_weights(columns, width, interpolation), pixels)
+        pixels = np.matmul(_compute_weights(columns, width, interpolation), pixels)
     if interpolation == "bicubic" and images.dtype.kind in "iu":
         limits = np.iinfo(images.dtype.name)
         pixels = np.clip(pixels, limits.min, limits.max)
     return np.ascontiguousarray(pixels.reshape(count, height, width, channels))
 
 
-def resized_bytes(
+def resize_byte_images(
     images: npt.NDArray[np.uint8],
     height: int,
     width: int,
@@ -67,28 +68,28 @@ def resized_bytes(
     Detectors notice: mAP on few pictures differs in the third digit from that without rounding.
     Weights are multiples of 2 ** -22, as in Pillow's ``src/libImaging/Resample.c``.  From version
     13 on, Pillow begins with the height for some upright images, whose bytes then differ by 1.  The
-    parameters are those of :func:`resized`.
+    parameters are those of :func:`resize_images`.
     """
     count, rows, columns, channels = images.shape
     pixels = images
     if columns != width:
         across = pixels.transpose(0, 2, 1, 3).reshape(count, columns, rows * channels)
         pixels = (
-            _rounded(across, width, interpolation)
+            _resize_lines(across, width, interpolation)
             .reshape(count, width, rows, channels)
             .transpose(0, 2, 1, 3)
         )
     if rows != height:
         down = pixels.reshape(count, rows, width * channels)
-        pixels = _rounded(down, height, interpolation).reshape(count, height, width, channels)
+        pixels = _resize_lines(down, height, interpolation).reshape(count, height, width, channels)
     return np.ascontiguousarray(pixels)
 
 
-def _rounded(
+def _resize_lines(
     lines: npt.NDArray[np.uint8], target: int, interpolation: Interpolation
 ) -> npt.NDArray[np.uint8]:
     """Resize the second axis of ``(n, source, m)``; sums stay below 2 ** 31."""
-    places, weights = _taps(lines.shape[1], target, interpolation)
+    places, weights = _compute_taps(lines.shape[1], target, interpolation)
     sums = np.full((len(lines), target, lines.shape[2]), 1 << 21, np.int32)
     for place, weight in zip(places.T, weights.T, strict=True):
         sums += lines[:, place] * weight[:, None]
@@ -97,13 +98,13 @@ def _rounded(
 
 
 @functools.lru_cache(maxsize=16)
-def _taps(
+def _compute_taps(
     source: int, target: int, interpolation: Interpolation
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
     """Return the source pixels of each of ``target`` pixels and their weights times 2 ** 22;
     ``(target, taps)``.
     """
-    shares = np.rint(_shares(source, target, interpolation) * (1 << 22)).astype(np.int32)
+    shares = np.rint(_compute_shares(source, target, interpolation) * (1 << 22)).astype(np.int32)
     there = shares != 0
     first, last = there.argmax(axis=1), source - there[:, ::-1].argmax(axis=1)
     places = first[:, None] + np.arange(int((last - first).max()))
@@ -113,7 +114,7 @@ def _taps(
     )
 
 
-def resized_and_cropped(
+def resize_and_crop(
     images: npt.NDArray[np.generic],
     height: int,
     width: int,
@@ -134,7 +135,7 @@ def resized_and_cropped(
         The length of the shorter side before the crop, in pixels; at least the greater of
         ``height`` and ``width``.
     interpolation
-        As in :func:`resized`.
+        As in :func:`resize_images`.
 
     Returns
     -------
@@ -145,7 +146,7 @@ def resized_and_cropped(
     edge = max(shortest_edge, height, width)
     longer = int(edge * max(rows, columns) / min(rows, columns))
     scaled = (edge, longer) if rows <= columns else (longer, edge)
-    found = resized(images, *scaled, interpolation)
+    found = resize_images(images, *scaled, interpolation)
     top, left = round((scaled[0] - height) / 2), round((scaled[1] - width) / 2)
     return np.ascontiguousarray(found[:, top : top + height, left : left + width])
 
@@ -171,7 +172,7 @@ class Letterbox:
     left: int
 
 
-def letterbox(rows: int, columns: int, height: int, width: int, centred: bool) -> Letterbox:
+def fit_letterbox(rows: int, columns: int, height: int, width: int, centred: bool) -> Letterbox:
     """Return where an image of ``rows`` x ``columns`` is placed in ``height`` x ``width``, its
     aspect ratio kept.
 
@@ -190,7 +191,7 @@ def letterbox(rows: int, columns: int, height: int, width: int, centred: bool) -
     return Letterbox(scale, *inner, top, left)
 
 
-def letterboxed(
+def resize_to_letterbox(
     images: npt.NDArray[np.generic],
     height: int,
     width: int,
@@ -202,7 +203,7 @@ def letterboxed(
     """Resize images with their aspect ratio kept, and fill what is left over; bytes are rounded as
     by Pillow.
 
-    The other parameters and the result are those of :func:`resized`.
+    The other parameters and the result are those of :func:`resize_images`.
 
     Parameters
     ----------
@@ -211,20 +212,20 @@ def letterboxed(
     fill
         The value of all other pixels.
     """
-    place = letterbox(images.shape[1], images.shape[2], height, width, centred)
+    place = fit_letterbox(images.shape[1], images.shape[2], height, width, centred)
     found = np.full((len(images), height, width, images.shape[3]), fill, np.float32)
     inside: npt.NDArray[Any]
     if images.dtype == np.uint8:
-        inside = resized_bytes(
+        inside = resize_byte_images(
             images.astype(np.uint8, copy=False), place.height, place.width, interpolation
         )
     else:
-        inside = resized(images, place.height, place.width, interpolation)
+        inside = resize_images(images, place.height, place.width, interpolation)
     found[:, place.top : place.top + place.height, place.left : place.left + place.width] = inside
     return found
 
 
-def recoloured(images: npt.NDArray[Any], channels: int) -> npt.NDArray[Any]:
+def convert_channels(images: npt.NDArray[Any], channels: int) -> npt.NDArray[Any]:
     """Convert grey images to colour, or colour images to grey.
 
     Parameters
@@ -248,12 +249,16 @@ def recoloured(images: npt.NDArray[Any], channels: int) -> npt.NDArray[Any]:
 
 
 @functools.lru_cache(maxsize=16)
-def _weights(source: int, target: int, interpolation: Interpolation) -> npt.NDArray[np.float32]:
-    return _shares(source, target, interpolation).astype(np.float32)
+def _compute_weights(
+    source: int, target: int, interpolation: Interpolation
+) -> npt.NDArray[np.float32]:
+    return _compute_shares(source, target, interpolation).astype(np.float32)
 
 
 @functools.lru_cache(maxsize=16)
-def _shares(source: int, target: int, interpolation: Interpolation) -> npt.NDArray[np.float64]:
+def _compute_shares(
+    source: int, target: int, interpolation: Interpolation
+) -> npt.NDArray[np.float64]:
     """Return the weights of ``source`` pixels in each of ``target`` pixels, with shape
     ``(target, source)``.
     """
@@ -273,7 +278,7 @@ def _shares(source: int, target: int, interpolation: Interpolation) -> npt.NDArr
     return shares
 
 
-def eight_bits(image: Any, stored_as: str | None) -> npt.NDArray[np.uint8] | None:
+def to_eight_bits(image: Any, stored_as: str | None) -> npt.NDArray[np.uint8] | None:
     """Return the pixels of an image of Pillow with more than eight bits, which its ``convert``
     would clip at 255.
 

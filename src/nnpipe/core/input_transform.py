@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.core.arguments import arguments_of, plain, show
+from nnpipe.core.arguments import encode_argument, list_arguments, show
 from nnpipe.core.bounded_json import parse_json
-from nnpipe.core.component import Component, arguments_in
+from nnpipe.core.component import Component, parse_arguments
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.layout import Shape
 from nnpipe.core.tensors import show_shape
@@ -28,8 +28,8 @@ class InputTransform(Component):
     """Computes a model's inputs from raw samples, before they are scaled and quantised.
 
     The description of a model holds the transform with its arguments (``transform`` of a
-    :class:`~nnpipe.core.tensor_meaning.InputMeaning`), so that it travels with every file of the
-    model.
+    :class:`~nnpipe.core.tensor_metadata.InputProcessing`), so that it travels with every file of
+    the model.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class InputTransform(Component):
 
     takes_text: ClassVar[bool] = False
 
-    def packed(self) -> Self:
+    def pack_files(self) -> Self:
         """Return the transform with the content of files in place of their paths, so that it can
         travel.
         """
@@ -105,13 +105,13 @@ class InputTransform(Component):
         """
         return None
 
-    def words(self) -> str:
+    def format_description(self) -> str:
         """Return a short description; by default, the name and the arguments that differ from
         their defaults.
         """
         said = [
-            f"{each.name}={show(plain(getattr(self, each.name)))}"
-            for each in arguments_of(type(self))
+            f"{each.name}={show(encode_argument(getattr(self, each.name)))}"
+            for each in list_arguments(type(self))
             if getattr(self, each.name) != each.default
         ]
         return f"{type(self).__name__}({', '.join(said)})" if said else type(self).__name__
@@ -128,15 +128,15 @@ def transform_from(description: Mapping[str, Any]) -> InputTransform:
     ConfigError
         If it does not accept these arguments.
     """
-    return _made(json.dumps(description, sort_keys=True))
+    return _create_transform(json.dumps(description, sort_keys=True))
 
 
 @functools.lru_cache(maxsize=64)
-def _made(text: str) -> InputTransform:
-    from nnpipe.core.registry import registered
+def _create_transform(text: str) -> InputTransform:
+    from nnpipe.core.registry import find_installed
 
     description = parse_json(text)
-    return registered(description["class"], InputTransform).from_json(description["arguments"])
+    return find_installed(description["class"], InputTransform).from_json(description["arguments"])
 
 
 def transform_of_words(name: str, options: Sequence[str]) -> InputTransform:
@@ -153,4 +153,4 @@ def transform_of_words(name: str, options: Sequence[str]) -> InputTransform:
     from nnpipe.core.registry import find
 
     cls = find(name, InputTransform)
-    return cls.from_json(arguments_in(cls, options))
+    return cls.from_json(parse_arguments(cls, options))

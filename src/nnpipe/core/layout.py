@@ -42,13 +42,13 @@ class LayoutFit:
     channels_first: bool = False
 
 
-def channels_first(sample: Sequence[int | None]) -> bool:
+def has_channels_first(sample: Sequence[int | None]) -> bool:
     """Return whether three axes are channels, rows and columns: so many channels as pictures have,
     and no such columns.
 
     Examples
     --------
-    >>> channels_first((3, 32, 32)), channels_first((32, 32, 3)), channels_first((3, 32, 1))
+    >>> has_channels_first((3, 32, 32)), has_channels_first((32, 32, 3)), has_channels_first((3, 32, 1))
     (True, False, False)
     """
     return len(sample) == 3 and sample[0] in _CHANNELS and sample[2] not in _CHANNELS
@@ -88,8 +88,8 @@ def fit(
     """
     found = _fit_either(name, have, want, order, size, convert)
     have = (*have[1:], have[0]) if found.channels_first else have
-    if found.size is not None and None not in (*have, *want) and _in_another_order(have, want):
-        raise _misfit(name, have, want)
+    if found.size is not None and None not in (*have, *want) and _is_permutation(have, want):
+        raise _build_misfit_error(name, have, want)
     if found.size is not None and size is None and not resize:
         rows, columns = found.size
         if None in have[:2]:
@@ -110,7 +110,7 @@ def _fit_either(
     name: str, have: Shape, want: Shape, order: Order, size: tuple[int, int] | None, convert: bool
 ) -> LayoutFit:
     """Find how to convert a sample, which may have its channels first."""
-    if not channels_first(have):
+    if not has_channels_first(have):
         return _fit(name, have, want, order, size, convert)
     plain, turned = None, None
     with suppress(ConfigError):
@@ -138,29 +138,29 @@ def _fit(
             )
         if (
             have == want
-            or _agree(have, want)
-            or (_same_count(have, want) and _keeps_axes(have, want))
+            or _is_compatible(have, want)
+            or (_has_same_count(have, want) and _can_reshape(have, want))
         ):
             return LayoutFit("flat")
-        raise _misfit(name, have, want)
-    found = list(_image_fits(have, want, order, size))
+        raise _build_misfit_error(name, have, want)
+    found = list(_iter_image_fits(have, want, order, size))
     exact = [option for option, untouched in found if untouched]
     options = exact or [option for option, _ in found]
     if not options:
         other = {1: 3, 3: 1}.get(have[2] or 0)
-        if other and any(_image_fits((*have[:2], other), want, order, size)):
+        if other and any(_iter_image_fits((*have[:2], other), want, order, size)):
             if convert:
                 return replace(
                     _fit(name, (*have[:2], other), want, order, size, False), channels=other
                 )
-            raise _misfit(
+            raise _build_misfit_error(
                 name,
                 have,
                 want,
                 "; --colours convert makes grey images coloured and coloured ones grey",
             )
         hint = f" in the order {order}" if order != "auto" else ""
-        raise _misfit(name, have, want, hint)
+        raise _build_misfit_error(name, have, want, hint)
     if {"nhwc", "nchw"} <= {option.order for option in options}:
         # A model with free height and width still has a fixed number of channels at a known axis.
         said = [
@@ -182,7 +182,7 @@ def _fit(
     return options[0]
 
 
-def _image_fits(
+def _iter_image_fits(
     have: Shape, want: Shape, order: Order, size: tuple[int, int] | None
 ) -> Iterator[tuple[LayoutFit, bool]]:
     """Yield the ways to convert an image ``(height, width, channels)``, each with whether it
@@ -210,11 +210,11 @@ def _image_fits(
         untouched = goal == (height, width)
         yield LayoutFit(name, None if untouched else goal), untouched
     vector = len(want) == 1 or (len(want) == 2 and 1 in want)
-    if vector and size is None and (want == (None,) or _same_count(have, want)):
+    if vector and size is None and (want == (None,) or _has_same_count(have, want)):
         yield LayoutFit("flat"), True
 
 
-def _same_count(have: Shape, want: Shape) -> bool:
+def _has_same_count(have: Shape, want: Shape) -> bool:
     return (
         None not in have
         and None not in want
@@ -222,7 +222,7 @@ def _same_count(have: Shape, want: Shape) -> bool:
     )
 
 
-def _keeps_axes(have: Shape, want: Shape) -> bool:
+def _can_reshape(have: Shape, want: Shape) -> bool:
     """Return whether samples may be reshaped: axes of one element come or go, or all are joined
     or divided.
     """
@@ -230,18 +230,18 @@ def _keeps_axes(have: Shape, want: Shape) -> bool:
     return one == other or len(one) < 2 or len(other) < 2
 
 
-def _in_another_order(have: Shape, want: Shape) -> bool:
+def _is_permutation(have: Shape, want: Shape) -> bool:
     return have != want and Counter(have) == Counter(want)
 
 
-def _agree(have: Shape, want: Shape) -> bool:
+def _is_compatible(have: Shape, want: Shape) -> bool:
     return len(have) == len(want) and all(
         None in pair or pair[0] == pair[1] for pair in zip(have, want, strict=True)
     )
 
 
-def _misfit(name: str, have: Shape, want: Shape, hint: str = "") -> ConfigError:
-    if not hint and _in_another_order(have, want):
+def _build_misfit_error(name: str, have: Shape, want: Shape, hint: str = "") -> ConfigError:
+    if not hint and _is_permutation(have, want):
         hint = ": the same axes in another order; transpose the arrays"
     return ConfigError(
         f"{name} takes samples of {show_shape(want)}, the data set gives {show_shape(have)}{hint}"

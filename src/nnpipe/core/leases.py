@@ -58,7 +58,7 @@ class LeasedFolder:
                 if self.path.is_dir():  # a system that cannot open folders
                     return
                 continue
-            mine = locked(self._lock)
+            mine = try_lock(self._lock)
             if mine is None or (mine and _is_at(self._lock, self.path)):
                 return
             os.close(self._lock)
@@ -78,22 +78,21 @@ class LeasedFolder:
 
 
 @contextlib.contextmanager
-def temporary_folder() -> Iterator[Path]:
+def create_temporary_folder() -> Iterator[Path]:
     """Yield a new folder, which is removed at the end of the block, or by the next caller if
     this process is killed.
     """
-    parent = shared_temporary_folder()
-    sweep(parent, _TEMPORARY)
+    parent = get_shared_temporary_folder()
+    remove_abandoned_folders(parent, _TEMPORARY)
     with LeasedFolder(parent, _TEMPORARY) as folder:
         yield folder
 
 
 @contextlib.contextmanager
-def private_temporary_files() -> Iterator[Path]:
-    """Let all temporary files of this process be in a :func:`temporary_folder` until the end of
-    the block.
-    """
-    with temporary_folder() as folder:
+def redirect_temporary_files() -> Iterator[Path]:
+    """Let all temporary files of this process be in a :func:`create_temporary_folder` until the end
+    of the block."""
+    with create_temporary_folder() as folder:
         before, tempfile.tempdir = tempfile.tempdir, str(folder)
         try:
             yield folder
@@ -101,31 +100,31 @@ def private_temporary_files() -> Iterator[Path]:
             tempfile.tempdir = before
 
 
-def shared_temporary_folder() -> Path:
+def get_shared_temporary_folder() -> Path:
     """Return the folder for temporary files that all processes of this machine share."""
     folder = Path(tempfile.gettempdir())
     return folder.parent if folder.name.startswith(_TEMPORARY) else folder
 
 
-def sweep(parent: Path, prefix: str) -> None:
+def remove_abandoned_folders(parent: Path, prefix: str) -> None:
     """Remove each :class:`LeasedFolder` whose process has ended."""
-    for path in _own(parent, prefix, ""):
+    for path in _list_own_paths(parent, prefix, ""):
         handle = _open_folder(path)
         if handle is not None:
-            if locked(handle):
+            if try_lock(handle):
                 shutil.rmtree(path, ignore_errors=True)
             os.close(handle)
 
 
-def sweep_files(parent: Path, prefix: str, suffix: str) -> None:
+def remove_abandoned_files(parent: Path, prefix: str, suffix: str) -> None:
     """Remove files with this prefix and suffix that are not locked and have not been written to
     for a day.
     """
-    for path in _own(parent, prefix, suffix):
-        sweep_file(path, _OLD)
+    for path in _list_own_paths(parent, prefix, suffix):
+        remove_abandoned_file(path, _OLD)
 
 
-def sweep_file(path: Path, idle: float) -> None:
+def remove_abandoned_file(path: Path, idle: float) -> None:
     """Remove a file of this user that is not locked and has not been written to for ``idle``
     seconds.
 
@@ -137,14 +136,14 @@ def sweep_file(path: Path, idle: float) -> None:
             status = os.fstat(handle)
             mine = stat.S_ISREG(status.st_mode) and _is_mine(status)
             old = time.time() - status.st_mtime > idle
-            if mine and old and locked(handle) and _is_at(handle, path):
+            if mine and old and try_lock(handle) and _is_at(handle, path):
                 path.unlink()
         finally:
             os.close(handle)
 
 
 @contextlib.contextmanager
-def leased(path: Path) -> Iterator[None]:
+def lease_file(path: Path) -> Iterator[None]:
     """Make a file and keep it locked until the block or the process ends, even if the file is
     renamed.
     """
@@ -175,7 +174,7 @@ def open_leased(path: Path) -> int | None:
             return None
         status = os.fstat(handle)
         alone = stat.S_ISREG(status.st_mode) and status.st_nlink <= 1 and _is_mine(status)
-        if not alone or not locked(handle):
+        if not alone or not try_lock(handle):
             break
         if _is_at(handle, path):
             return handle
@@ -186,7 +185,7 @@ def open_leased(path: Path) -> int | None:
     return None
 
 
-def locked(handle: int) -> bool | None:
+def try_lock(handle: int) -> bool | None:
     """Lock the file of a descriptor; return False if another process holds the lock, None if
     locking is impossible.
     """
@@ -201,19 +200,19 @@ def locked(handle: int) -> bool | None:
     return True
 
 
-def owner_token() -> str:
+def get_owner_token() -> str:
     """Return a part of file names that says to which process a file belongs: machine, process ID
     and start time.
     """
-    return f"{_machine()}-{os.getpid():x}-{_start_of(os.getpid()) or 0:x}"
+    return f"{_get_machine_token()}-{os.getpid():x}-{_start_of(os.getpid()) or 0:x}"
 
 
-def owner_has_ended(token: str) -> bool | None:
-    """Return whether the process of an :func:`owner_token` has ended; None if it is on another
+def has_owner_ended(token: str) -> bool | None:
+    """Return whether the process of an :func:`get_owner_token` has ended; None if it is on another
     machine.
     """
     machine, pid, start = token.split("-")
-    if machine != _machine() or os.name != "posix":
+    if machine != _get_machine_token() or os.name != "posix":
         return None
     found = _start_of(int(pid, 16))
     if found is not None:
@@ -229,7 +228,7 @@ def owner_has_ended(token: str) -> bool | None:
     return False
 
 
-def _machine() -> str:
+def _get_machine_token() -> str:
     """Return eight digits for this boot of this machine, and this container."""
     known = platform.node()
     with contextlib.suppress(OSError):
@@ -251,7 +250,7 @@ def _start_of(pid: int) -> int | None:
     return None if words[0] in (b"Z", b"X") else int(words[19])
 
 
-def _own(parent: Path, prefix: str, suffix: str) -> list[Path]:
+def _list_own_paths(parent: Path, prefix: str, suffix: str) -> list[Path]:
     """Return the files and folders of this user with this prefix and suffix."""
     found = []
     with contextlib.suppress(OSError), os.scandir(parent) as items:

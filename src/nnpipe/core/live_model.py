@@ -11,7 +11,7 @@ import numpy as np
 
 from nnpipe.core.closing import Closing
 from nnpipe.core.errors import NNPipeError
-from nnpipe.core.graph import settled_shapes
+from nnpipe.core.graph import resolve_shapes
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.tensors import Batch, IOSpec
 
@@ -157,7 +157,7 @@ class LiveModel(Closing):
             If an input does not exist, or a shape does not fit it.
         """
         self._check_open()
-        return self.wrapper.get_sized_graph(self, settled_shapes(self.wrapper.io, shapes))
+        return self.wrapper.get_sized_graph(self, resolve_shapes(self.wrapper.io, shapes))
 
     def get_weights(self, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
         """Return copies of all weights, or of those named, by name.

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def quiet_loggers(*names: str, level: int = logging.CRITICAL) -> Iterator[None]:
+def suppress_log_messages(*names: str, level: int = logging.CRITICAL) -> Iterator[None]:
     """Let loggers pass only messages of a level or above inside the block."""
     loggers = [logging.getLogger(name) for name in names]
     before = [logger.level for logger in loggers]

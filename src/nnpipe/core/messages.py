@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from nnpipe.core.foreign_text import harmless
-from nnpipe.core.secret import without_secrets
+from nnpipe.core.foreign_text import sanitize_text
+from nnpipe.core.secret import hide_secrets
 
 LOCKED = "another program has it open for writing; try again when that has ended, or take a copy"
 """What is wrong with a file that HDF5 cannot lock."""
@@ -22,37 +22,37 @@ _PREFIX = re.compile(
 )
 
 
-def one_line(error: object, limit: int = 300) -> str:
+def format_one_line(error: object, limit: int = 300) -> str:
     """Return an error's message, or a text, as one harmless line of at most ``limit`` characters.
 
     Codes that a library puts before its message are left out.
 
     Examples
     --------
-    >>> one_line("a report\\n  of several lines")
+    >>> format_one_line("a report\\n  of several lines")
     'a report of several lines'
-    >>> one_line(KeyError())
+    >>> format_one_line(KeyError())
     'KeyError'
-    >>> one_line(KeyError("weight"))
+    >>> format_one_line(KeyError("weight"))
     "KeyError: 'weight'"
-    >>> one_line(RuntimeError("[ONNXRuntimeError] : 1 : FAIL : Load model from a.onnx failed:no operator Foo"))
+    >>> format_one_line(RuntimeError("[ONNXRuntimeError] : 1 : FAIL : Load model from a.onnx failed:no operator Foo"))
     'no operator Foo'
-    >>> one_line("a report of several lines", 10)
+    >>> format_one_line("a report of several lines", 10)
     'a report …'
     """
-    text = " ".join(_PREFIX.sub("", harmless(str(error))).split()) or type(error).__name__
+    text = " ".join(_PREFIX.sub("", sanitize_text(str(error))).split()) or type(error).__name__
     if isinstance(error, KeyError) and error.args:  # its message is the key alone
         text = f"{type(error).__name__}: {text}"
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Return a value as a message shows it: as Python writes it, and not for long."""
-    text = without_secrets(repr(value))
+    text = hide_secrets(repr(value))
     return text if len(text) <= 60 else text[:59] + "…"
 
 
-def library_failure(
+def format_library_error(
     library: str,
     error: object,
     nodes: Mapping[str, str] = MappingProxyType({}),
@@ -79,9 +79,9 @@ def library_failure(
     Examples
     --------
     >>> error = ValueError("<unknown>:0: error: loc(fused): 'tf.Foo' op of gate/3 is no operator\\nnote: called from")
-    >>> library_failure("TensorFlow", error, {"gate/3": "Foo"}, "leave it out")
+    >>> format_library_error("TensorFlow", error, {"gate/3": "Foo"}, "leave it out")
     "TensorFlow fails at Foo 'gate/3': 'tf.Foo' op of gate/3 is no operator; leave it out"
-    >>> library_failure("ONNX Runtime", ValueError("no kernel for gate/3"), {"gate/3": "Foo"}, action="load it")
+    >>> format_library_error("ONNX Runtime", ValueError("no kernel for gate/3"), {"gate/3": "Foo"}, action="load it")
     "ONNX Runtime cannot load it at Foo 'gate/3': no kernel for gate/3"
     """
     text = str(error)
@@ -94,9 +94,9 @@ def library_failure(
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     own = [line for line in lines if not line.startswith(_PLACES)] or lines
     if isinstance(error, KeyError) or not own:
-        told = one_line(error)
+        told = format_one_line(error)
     else:
-        told = one_line(" ".join(own), 500) if action else one_line(own[0])
+        told = format_one_line(" ".join(own), 500) if action else format_one_line(own[0])
     doing = f"cannot {action}" if action else "fails"
     where = f" at {nodes[place]} {place!r}" if place else ""
     return f"{library} {doing}{where}: {told}{f'; {advice}' if advice else ''}"
@@ -105,7 +105,7 @@ def library_failure(
 _MOST = 20  # names that are listed
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def suggest_name(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean X?"`` for the known name closest to ``name``, or an empty string.
 
     The last part of a dotted name counts as much as the whole, so that a class
@@ -126,7 +126,7 @@ def list_names(names: Sequence[str]) -> str:
     return ", ".join(names[:_MOST]) + (", ..." if len(names) > _MOST else "")
 
 
-def snake_case(name: str) -> str:
+def to_snake_case(name: str) -> str:
     """Convert a class name to the style of Keras layer names: ``max_pooling2d`` for
     ``MaxPooling2D``.
     """

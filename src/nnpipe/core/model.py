@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.component import Component, overridden
+from nnpipe.core.component import Component, is_overridden
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, NotSupported
 from nnpipe.core.evaluation import NOT_FINITE
 from nnpipe.core.files import check_destination
-from nnpipe.core.graph import Graph, Profile, Selector, Shapes, sized_by_running
+from nnpipe.core.graph import Graph, Profile, Selector, Shapes, infer_shapes_by_running
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.meaning import Meaning, Preparation
-from nnpipe.core.output_decoder import OutputDecoder, decoder_of
-from nnpipe.core.preprocessing import bound, check_samples, prepared
+from nnpipe.core.model_metadata import ModelMetadata, Preparation
+from nnpipe.core.output_decoder import OutputDecoder, get_decoder
+from nnpipe.core.preprocessing import check_samples, match_inputs, preprocess
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
-from nnpipe.core.tensor_meaning import InputMeaning
-from nnpipe.core.tensors import Batch, DatasetSpec, IOSpec, batch_size
+from nnpipe.core.tensor_metadata import InputProcessing
+from nnpipe.core.tensors import Batch, DatasetSpec, IOSpec, get_batch_size
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class ModelWrapper(Component):
         >>> ModelWrapper.offers("get_weights")
         False
         """
-        return all(overridden(cls, method, ModelWrapper) for method in methods)
+        return all(is_overridden(cls, method, ModelWrapper) for method in methods)
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
         """Return this wrapper with the arguments that a data set determines (input shape, number of
@@ -188,11 +188,11 @@ class ModelWrapper(Component):
             if meaning is None or not meaning.inputs:
                 raise
         name, inputs = type(self).__name__, self.io.inputs
-        for given, taken in bound(
+        for given, taken in match_inputs(
             name, inputs, tuple(tensor.name for tensor in spec.inputs)
         ).items():
             sample = next(tensor for tensor in spec.inputs if tensor.name == given)
-            expected = meaning.input(taken.name) or InputMeaning(taken.name)
+            expected = meaning.input(taken.name) or InputProcessing(taken.name)
             check_samples(name, sample, taken, expected, spec.sample_rates.get(given))
         return self
 
@@ -203,7 +203,7 @@ class ModelWrapper(Component):
         return ()
 
     @property
-    def meaning(self) -> Meaning | None:
+    def meaning(self) -> ModelMetadata | None:
         """How samples are prepared for the inputs, and what the outputs mean; ``None`` if only code
         determines it.
 
@@ -213,7 +213,7 @@ class ModelWrapper(Component):
 
     def preparation(self) -> Preparation:
         """Return how samples are prepared for the model, and what determined it."""
-        return Preparation("wrapper", self.dotted_path(), self.meaning)
+        return Preparation("wrapper", self.get_dotted_path(), self.meaning)
 
     def preprocess(self, inputs: Batch) -> Batch:
         """Convert samples of the data set to inputs of :attr:`io`, as :attr:`meaning` declares.
@@ -224,7 +224,7 @@ class ModelWrapper(Component):
         meaning = self.meaning
         if meaning is None or not meaning.inputs:
             return inputs
-        return prepared(
+        return preprocess(
             type(self).__name__,
             inputs,
             self.io.inputs,
@@ -240,7 +240,7 @@ class ModelWrapper(Component):
         """The decoder that :attr:`meaning` states, which :meth:`postprocess` applies; ``None``
         without one.
         """
-        return decoder_of(self.meaning)
+        return get_decoder(self.meaning)
 
     def postprocess(self, outputs: Batch) -> Batch:
         """Convert the model's outputs to the predictions that the data set evaluates, by
@@ -250,7 +250,7 @@ class ModelWrapper(Component):
         if decoder is None:
             return outputs
         found = decoder.decode(outputs, self.io, meaning.inputs if meaning else ())
-        lost = decoder.without_answer(outputs, batch_size(outputs))
+        lost = decoder.without_answer(outputs, get_batch_size(outputs))
         return {**found, NOT_FINITE: lost} if lost.any() else found
 
     def check_saving(self, path: str | Path, size: int = 0) -> None:
@@ -295,13 +295,13 @@ class ModelWrapper(Component):
         samples.
         """
         meaning = self.meaning_of_files()
-        return Artifact.of(
+        return Artifact.create(
             path, format, self.io, frameworks=frameworks, producer=self.describe(), meaning=meaning
         )
 
-    def meaning_of_files(self) -> Meaning | None:
+    def meaning_of_files(self) -> ModelMetadata | None:
         """Return the meaning for the descriptions of this model's files."""
-        return self.meaning or Meaning(code=self.describe())
+        return self.meaning or ModelMetadata(code=self.describe())
 
     # -- analysis: the same methods for every framework -----------------------------------------
 
@@ -319,7 +319,9 @@ class ModelWrapper(Component):
 
         By default the model is run once to learn the lengths that depend on its inputs.
         """
-        return sized_by_running(live.get_inference_graph(), self.io, shapes, live.get_intermediates)
+        return infer_shapes_by_running(
+            live.get_inference_graph(), self.io, shapes, live.get_intermediates
+        )
 
     def get_weights(
         self, live: LiveModel, keys: Iterable[str] | None = None

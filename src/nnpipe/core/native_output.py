@@ -23,7 +23,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextmanager
-def native_output_held() -> Iterator[Callable[[], str]]:
+def capture_native_output() -> Iterator[Callable[[], str]]:
     """Capture the output to standard error while the block runs.
 
     Some libraries print from C++ without using Python's ``sys.stderr``, so the
@@ -44,10 +44,10 @@ def native_output_held() -> Iterator[Callable[[], str]]:
     standard error, nothing is captured.
     """
     with _turns:
-        yield from _held()
+        yield from _capture_stderr()
 
 
-def _held() -> Iterator[Callable[[], str]]:
+def _capture_stderr() -> Iterator[Callable[[], str]]:
     try:
         sys.stderr.flush()
         kept = os.dup(2)
@@ -56,7 +56,7 @@ def _held() -> Iterator[Callable[[], str]]:
         return
     with tempfile.TemporaryFile() as held:
 
-        def so_far() -> str:
+        def read_so_far() -> str:
             sys.stderr.flush()
             end = held.seek(0, os.SEEK_END)
             held.seek(max(0, end - _TAIL))
@@ -66,7 +66,7 @@ def _held() -> Iterator[Callable[[], str]]:
 
         os.dup2(held.fileno(), 2)
         try:
-            yield so_far
+            yield read_so_far
         finally:
             sys.stderr.flush()
             os.dup2(kept, 2)

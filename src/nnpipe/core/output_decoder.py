@@ -11,12 +11,12 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.core.arguments import arguments_of
+from nnpipe.core.arguments import list_arguments
 from nnpipe.core.component import Component
-from nnpipe.core.evaluation import samples_not_finite
-from nnpipe.core.meaning import Meaning
+from nnpipe.core.evaluation import find_nonfinite_samples
+from nnpipe.core.model_metadata import ModelMetadata
 from nnpipe.core.quantization import adapt
-from nnpipe.core.tensor_meaning import InputMeaning
+from nnpipe.core.tensor_metadata import InputProcessing
 from nnpipe.core.tensors import Batch, DatasetSpec, IOSpec
 
 INPUT = "input:"
@@ -28,9 +28,10 @@ class OutputDecoder(Component):
 
     Networks that give no finished predictions need code after them: a detector's cells become
     boxes, a recogniser's frames become text.  The decoder is part of what the outputs mean, so it
-    is stored with the model in :class:`~nnpipe.core.meaning.Meaning`, by its class and arguments,
-    and travels with every compiled file.  It is applied by the wrapper's ``postprocess``.  Files
-    are not trusted: only classes of nnpipe and its plugins are found by what a file says.
+    is stored with the model in :class:`~nnpipe.core.model_metadata.ModelMetadata`, by its class and
+    arguments, and travels with every compiled file.  It is applied by the wrapper's
+    ``postprocess``.  Files are not trusted: only classes of nnpipe and its plugins are found by
+    what a file says.
 
     Attributes
     ----------
@@ -56,7 +57,7 @@ class OutputDecoder(Component):
     takes_inputs: ClassVar[bool] = False
 
     @abstractmethod
-    def decode(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning] = ()) -> Batch:
+    def decode(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputProcessing] = ()) -> Batch:
         """Return the predictions of a batch.
 
         Parameters
@@ -86,9 +87,9 @@ class OutputDecoder(Component):
         A decoder that looks at some of the numbers only keeps NaN and infinity of these in its
         predictions, and returns false for all samples.
         """
-        return samples_not_finite(outputs, samples)
+        return find_nonfinite_samples(outputs, samples)
 
-    def check(self, io: IOSpec, inputs: Sequence[InputMeaning], spec: DatasetSpec) -> None:
+    def check(self, io: IOSpec, inputs: Sequence[InputProcessing], spec: DatasetSpec) -> None:
         """Check, before anything is run, that a model's outputs can be decoded for a data set.
 
         Raises
@@ -97,11 +98,11 @@ class OutputDecoder(Component):
             If they cannot; the message says why.
         """
 
-    def words(self) -> str:
+    def format_description(self) -> str:
         """Return a short description: the name, and the arguments that differ from the defaults."""
         changed = [
             each.name
-            for each in arguments_of(type(self))
+            for each in list_arguments(type(self))
             if getattr(self, each.name) != each.default
         ]
         told = ", ".join(f"{name} {getattr(self, name)}" for name in changed)
@@ -130,7 +131,7 @@ def with_inputs(
     return {**outputs, **{INPUT + name: array for name, array in given.items()}}
 
 
-def decoder_of(meaning: Meaning | None) -> OutputDecoder | None:
+def get_decoder(meaning: ModelMetadata | None) -> OutputDecoder | None:
     """Return the decoder that a model's meaning states; ``None`` without one.
 
     Raises
@@ -142,8 +143,8 @@ def decoder_of(meaning: Meaning | None) -> OutputDecoder | None:
     """
     if meaning is None or meaning.decoder is None:
         return None
-    from nnpipe.core.registry import registered
+    from nnpipe.core.registry import find_installed
 
-    return registered(meaning.decoder["class"], OutputDecoder).from_json(
+    return find_installed(meaning.decoder["class"], OutputDecoder).from_json(
         meaning.decoder["arguments"]
     )

@@ -76,7 +76,7 @@ def plan(
     if export and export not in wrapper.exports:
         raise ConfigError(
             f"{wrapper.__name__} cannot be exported as {export}; it can as "
-            f"{_any_of(wrapper.exports) or 'nothing'}"
+            f"{_format_alternatives(wrapper.exports) or 'nothing'}"
         )
     if not choices:
         raise ConfigError(f"{wrapper.__name__} cannot be exported in any format")
@@ -123,24 +123,24 @@ def _explain(gaps: Sequence[_Gap], known: Sequence[type[ModelCompiler]]) -> str:
     """Return the message for a gap; ``gaps`` are those of one stage, one for each format that
     reaches it.
     """
-    bridges = [(found, gap) for gap in gaps if (found := bridge(gap.given, gap.wanted, known))]
+    bridges = [(found, gap) for gap in gaps if (found := find_bridge(gap.given, gap.wanted, known))]
     if bridges:
         found, gap = min(
             bridges, key=lambda pair: len(pair[0])
         )  # among equally short chains, the one of the preferred format
-        chain = " and then ".join(compiler.dotted_path() for compiler in found)
+        chain = " and then ".join(compiler.get_dotted_path() for compiler in found)
         return (
-            f"{gap.taker} takes {_any_of(gap.wanted)}, but {gap.giver} gives {gap.given}; put "
-            f"{chain} between them"
+            f"{gap.taker} takes {_format_alternatives(gap.wanted)}, but {gap.giver} gives "
+            f"{gap.given}; put {chain} between them"
         )
-    gap, given = gaps[0], _any_of(list(dict.fromkeys(gap.given for gap in gaps)))
+    gap, given = gaps[0], _format_alternatives(list(dict.fromkeys(gap.given for gap in gaps)))
     return (
-        f"{gap.taker} takes {_any_of(gap.wanted)}, but {gap.giver} gives {given}; "
-        f"no compiler here leads from {given} to {_any_of(gap.wanted)}"
+        f"{gap.taker} takes {_format_alternatives(gap.wanted)}, but {gap.giver} gives {given}; no "
+        f"compiler here leads from {given} to {_format_alternatives(gap.wanted)}"
     )
 
 
-def bridge(
+def find_bridge(
     given: str, wanted: Sequence[str], known: Sequence[type[ModelCompiler]]
 ) -> tuple[type[ModelCompiler], ...]:
     """Return the shortest chain of compilers from one format to any of the wanted ones; empty if
@@ -159,5 +159,5 @@ def bridge(
     return ()
 
 
-def _any_of(formats: Sequence[str]) -> str:
+def _format_alternatives(formats: Sequence[str]) -> str:
     return " or ".join(formats)

@@ -12,16 +12,16 @@ import numpy.typing as npt
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.image_conversion import (
     Interpolation,
-    letterboxed,
-    recoloured,
-    resized,
-    resized_and_cropped,
-    resized_bytes,
+    convert_channels,
+    resize_and_crop,
+    resize_byte_images,
+    resize_images,
+    resize_to_letterbox,
 )
 from nnpipe.core.input_transform import InputTransform, transform_from
 from nnpipe.core.layout import LayoutFit, Shape, fit
 from nnpipe.core.quantization import quantize_linear
-from nnpipe.core.tensor_meaning import InputMeaning
+from nnpipe.core.tensor_metadata import InputProcessing
 from nnpipe.core.tensors import Batch, TensorSpec, show_shape
 
 SHIFT: Mapping[str, int] = {"uint8": 0, "int8": 128}
@@ -37,7 +37,9 @@ different sizes.
 Array = npt.NDArray[Any]
 
 
-def bound(model: str, inputs: Sequence[TensorSpec], names: Sequence[str]) -> dict[str, TensorSpec]:
+def match_inputs(
+    model: str, inputs: Sequence[TensorSpec], names: Sequence[str]
+) -> dict[str, TensorSpec]:
     """Return the model's input for each tensor of the data set: by name, or the only input for the
     only tensor.
 
@@ -60,7 +62,9 @@ def bound(model: str, inputs: Sequence[TensorSpec], names: Sequence[str]) -> dic
     return {name: by_name[name] for name in names}
 
 
-def input_layout(model: str, have: Shape, taken: TensorSpec, meaning: InputMeaning) -> LayoutFit:
+def find_input_layout(
+    model: str, have: Shape, taken: TensorSpec, meaning: InputProcessing
+) -> LayoutFit:
     """Find how to convert a sample to the input's shape; raises the errors of
     :func:`~nnpipe.core.layout.fit`.
     """
@@ -79,7 +83,7 @@ def check_samples(
     model: str,
     sample: TensorSpec,
     taken: TensorSpec,
-    meaning: InputMeaning,
+    meaning: InputProcessing,
     sample_rate: int | None = None,
 ) -> None:
     """Raise :class:`ConfigError` if samples of a data set, perhaps sounds, cannot be converted
@@ -89,9 +93,9 @@ def check_samples(
     wanted = None if transform is None else transform.raw_sample_rate()
     if transform is not None and None not in (wanted, sample_rate) and wanted != sample_rate:
         raise ConfigError(
-            f"{model} takes sounds of {wanted:,} samples a second, for {transform.words()}, and "
-            f"the data set gives {sample_rate:,}: give --sample-rate {wanted}, or "
-            f"sample_rate={sample_rate} to the transform"
+            f"{model} takes sounds of {wanted:,} samples a second, for "
+            f"{transform.format_description()}, and the data set gives {sample_rate:,}: give "
+            f"--sample-rate {wanted}, or sample_rate={sample_rate} to the transform"
         )
     tokenised = transform is not None and transform.takes_text
     if tokenised and sample.dtype != "string":
@@ -116,7 +120,7 @@ def check_samples(
     have = sample.shape[1:]
     if transform is not None:
         have = _check_transformed(model, transform, have, taken)
-    way = input_layout(model, have, taken, meaning)
+    way = find_input_layout(model, have, taken, meaning)
     channels = way.channels or (have[0 if way.channels_first else -1] if have else None)
     for flag, numbers in (("--mean", meaning.mean), ("--deviation", meaning.deviation)):
         if len(numbers) > 1 and len(numbers) != channels:
@@ -126,8 +130,8 @@ def check_samples(
             )
 
 
-def prepared(
-    model: str, inputs: Batch, taken: Sequence[TensorSpec], meanings: Mapping[str, InputMeaning]
+def preprocess(
+    model: str, inputs: Batch, taken: Sequence[TensorSpec], meanings: Mapping[str, InputProcessing]
 ) -> dict[str, Array]:
     """Convert samples to a model's inputs.
 
@@ -148,31 +152,31 @@ def prepared(
         If the samples do not fit the model's inputs.
     """
     return {
-        spec.name: stored(model, real, spec, meanings[spec.name])
-        for spec, real in _each_input(model, inputs, taken, meanings)
+        spec.name: quantize_inputs(model, real, spec, meanings[spec.name])
+        for spec, real in _iter_inputs(model, inputs, taken, meanings)
     }
 
 
-def prepared_real(
-    model: str, inputs: Batch, taken: Sequence[TensorSpec], meanings: Mapping[str, InputMeaning]
+def preprocess_real(
+    model: str, inputs: Batch, taken: Sequence[TensorSpec], meanings: Mapping[str, InputProcessing]
 ) -> dict[str, Array]:
-    """Do the same as :func:`prepared` but for the last step, which converts to the inputs'
+    """Do the same as :func:`preprocess` but for the last step, which converts to the inputs'
     element types.
     """
-    return {spec.name: real for spec, real in _each_input(model, inputs, taken, meanings)}
+    return {spec.name: real for spec, real in _iter_inputs(model, inputs, taken, meanings)}
 
 
-def _each_input(
-    model: str, inputs: Batch, taken: Sequence[TensorSpec], meanings: Mapping[str, InputMeaning]
+def _iter_inputs(
+    model: str, inputs: Batch, taken: Sequence[TensorSpec], meanings: Mapping[str, InputProcessing]
 ) -> Iterator[tuple[TensorSpec, Array]]:
     sizes = inputs.get(IMAGE_SIZE)
-    for name, spec in bound(model, taken, tuple(inputs)).items():
+    for name, spec in match_inputs(model, taken, tuple(inputs)).items():
         samples, meaning = inputs[name], meanings[spec.name]
         if sizes is None or samples.ndim != 4 or not len(samples):
-            yield spec, numbers(model, samples, spec, meaning)
+            yield spec, apply_real_steps(model, samples, spec, meaning)
             continue
         images = [
-            numbers(model, image[None, : size[0], : size[1]], spec, meaning, own_size=True)
+            apply_real_steps(model, image[None, : size[0], : size[1]], spec, meaning, own_size=True)
             for image, size in zip(samples, sizes, strict=True)
         ]
         if len({image.shape for image in images}) > 1:
@@ -184,8 +188,13 @@ def _each_input(
         yield spec, np.concatenate(images)
 
 
-def numbers(
-    model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning, *, own_size: bool = False
+def apply_real_steps(
+    model: str,
+    samples: Array,
+    taken: TensorSpec,
+    meaning: InputProcessing,
+    *,
+    own_size: bool = False,
 ) -> Array:
     """Apply all preprocessing steps but the last to samples of one size.
 
@@ -195,32 +204,34 @@ def numbers(
         return samples
     if meaning.transform is not None:
         samples = transform_from(meaning.transform).apply(samples)
-    way = input_layout(model, samples.shape[1:], taken, meaning)
+    way = find_input_layout(model, samples.shape[1:], taken, meaning)
     if way.channels_first:
         samples = samples.transpose(0, 2, 3, 1)
     if way.channels == 1:
-        samples = recoloured(samples, 1)
+        samples = convert_channels(samples, 1)
     if meaning.channel_order == "bgr" and samples.ndim == 4 and samples.shape[-1] == 3:
         samples = samples[..., ::-1]
     if way.size is not None:
         how: Interpolation = "bicubic" if meaning.resize == "bicubic" else "bilinear"
         if meaning.fit != "squeeze":
             centred = meaning.fit == "letterbox-centre"
-            samples = letterboxed(samples, *way.size, how, centred=centred, fill=meaning.fill)
+            samples = resize_to_letterbox(
+                samples, *way.size, how, centred=centred, fill=meaning.fill
+            )
         elif meaning.shortest_edge is None:
-            resize = resized_bytes if own_size and samples.dtype == np.uint8 else resized
+            resize = resize_byte_images if own_size and samples.dtype == np.uint8 else resize_images
             samples = resize(samples, *way.size, how)
         else:
-            samples = resized_and_cropped(samples, *way.size, meaning.shortest_edge, how)
+            samples = resize_and_crop(samples, *way.size, meaning.shortest_edge, how)
     if way.channels not in (None, 1):  # the three channels are equal, so resizing one is enough
-        samples = recoloured(samples, way.channels or 0)
+        samples = convert_channels(samples, way.channels or 0)
     channels = samples.ndim - 1
     if way.order == "nchw" or (
         way.order == "flat" and meaning.layout == "nchw" and samples.ndim == 4
     ):
         samples, channels = samples.transpose(0, 3, 1, 2), 1
     if meaning.quantised == "auto" and taken.dtype != "bool":
-        samples = _normalised(samples, meaning, channels)
+        samples = _normalize(samples, meaning, channels)
     want = taken.shape[1:]
     if way.order == "hw":
         samples = samples[..., 0]
@@ -243,13 +254,15 @@ def _check_transformed(
         # Axes in another order would have the same number of elements, too.
         if axes != wanted and (len(wanted) > 1 or prod(wanted) != prod(axes)):
             raise ConfigError(
-                f"{model} takes samples of {show_shape(want)}; {transform.words()} makes "
-                f"{show_shape(found)} of the data set's {show_shape(have)}"
+                f"{model} takes samples of {show_shape(want)}; {transform.format_description()} "
+                f"makes {show_shape(found)} of the data set's {show_shape(have)}"
             )
     return found
 
 
-def stored(model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning) -> Array:
+def quantize_inputs(
+    model: str, samples: Array, taken: TensorSpec, meaning: InputProcessing
+) -> Array:
     """Convert numbers to the input's element type: quantise by its scale and zero point, or
     round and clip.
     """
@@ -257,7 +270,7 @@ def stored(model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning)
         return np.ascontiguousarray(samples)
     if meaning.quantised == "raw" and taken.dtype in SHIFT:
         shifted = np.rint(samples) - SHIFT[taken.dtype]
-        return np.ascontiguousarray(np.clip(shifted, *_limits(taken.dtype)).astype(taken.dtype))
+        return np.ascontiguousarray(np.clip(shifted, *_get_limits(taken.dtype)).astype(taken.dtype))
     if taken.scale is not None:
         _check_range(model, samples, taken, meaning)
         return quantize_linear(samples, taken.scale, taken.zero_point, taken.dtype, taken.axis)
@@ -265,25 +278,26 @@ def stored(model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning)
         return np.ascontiguousarray(samples != 0)
     kind = np.dtype(taken.dtype)  # numpy knows bfloat16 only once ml_dtypes is imported
     if kind.kind in "iu" and samples.dtype.kind == "f":
-        samples = np.clip(np.rint(samples), *_limits(taken.dtype))
+        samples = np.clip(np.rint(samples), *_get_limits(taken.dtype))
     elif kind.kind in "iu" and samples.dtype != kind and not np.can_cast(samples.dtype, kind):
-        samples = np.clip(samples, *_limits(taken.dtype))
+        samples = np.clip(samples, *_get_limits(taken.dtype))
     return np.ascontiguousarray(samples, kind)
 
 
-def representable_range(taken: TensorSpec) -> tuple[float, float] | None:
+def get_representable_range(taken: TensorSpec) -> tuple[float, float] | None:
     """Return the least and greatest real number that a quantised input can represent; ``None``
     if channels differ.
     """
     if taken.scale is None or isinstance(taken.scale, tuple) or isinstance(taken.zero_point, tuple):
         return None
     low, high = (
-        (limit - int(taken.zero_point or 0)) * float(taken.scale) for limit in _limits(taken.dtype)
+        (limit - int(taken.zero_point or 0)) * float(taken.scale)
+        for limit in _get_limits(taken.dtype)
     )
     return low, high
 
 
-def _normalised(samples: Array, meaning: InputMeaning, channels: int) -> Array:
+def _normalize(samples: Array, meaning: InputProcessing, channels: int) -> Array:
     """Return ``(samples / scale - mean) / deviation`` in float32, or the samples unchanged if
     all are neutral.
     """
@@ -301,11 +315,11 @@ def _normalised(samples: Array, meaning: InputMeaning, channels: int) -> Array:
     return found
 
 
-def _check_range(model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning) -> None:
+def _check_range(model: str, samples: Array, taken: TensorSpec, meaning: InputProcessing) -> None:
     """Raise an error if the input cannot represent most of the samples: then the preprocessing
     must be wrong.
     """
-    held = representable_range(taken)
+    held = get_representable_range(taken)
     if held is None or not samples.size:
         return
     low, high = held
@@ -318,6 +332,6 @@ def _check_range(model: str, samples: Array, taken: TensorSpec, meaning: InputMe
         )
 
 
-def _limits(dtype: str) -> tuple[int, int]:
+def _get_limits(dtype: str) -> tuple[int, int]:
     info = np.iinfo(dtype)
     return int(info.min), int(info.max)

@@ -67,7 +67,7 @@ class Primitive:
         """Return the kind and all fields in JSON form."""
         return {
             "kind": self.kind,
-            **{each.name: _json(getattr(self, each.name)) for each in fields(self)},
+            **{each.name: _to_json(getattr(self, each.name)) for each in fields(self)},
         }
 
 
@@ -129,7 +129,7 @@ class ConvolutionPrimitive(Primitive):
     @property
     def details(self) -> str:
         """Return the window, and the groups if there are several."""
-        window = _window(self.kernel, self.strides, self.dilations)
+        window = _format_window(self.kernel, self.strides, self.dilations)
         return f"{window}, {self.groups} groups" if self.groups > 1 else window
 
 
@@ -152,8 +152,8 @@ class MatrixProduct(Primitive):
     @property
     def details(self) -> str:
         """Return the sizes: rows, the length that is summed over, columns."""
-        sizes = _times((self.rows, self.depth, self.columns))
-        return sizes if self.batch == 1 else f"{_length(self.batch)} of {sizes}"
+        sizes = _format_lengths((self.rows, self.depth, self.columns))
+        return sizes if self.batch == 1 else f"{_format_length(self.batch)} of {sizes}"
 
 
 @dataclass(frozen=True)
@@ -184,8 +184,8 @@ class AttentionPrimitive(Primitive):
     @property
     def details(self) -> str:
         """Return the lengths of the sequences, and the depth."""
-        sizes = f"{_length(self.queries)} queries, {_length(self.keys)} keys"
-        return f"{_length(self.batch)} of {sizes}, {_length(self.depth)} deep"
+        sizes = f"{_format_length(self.queries)} queries, {_format_length(self.keys)} keys"
+        return f"{_format_length(self.batch)} of {sizes}, {_format_length(self.depth)} deep"
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,10 @@ class RecurrentPrimitive(Primitive):
         """Return the steps, the numbers of an element and of the state, and the directions if
         there are two.
         """
-        sizes = f"{_length(self.steps)} steps, {_length(self.inputs)} to {_length(self.units)}"
+        sizes = (
+            f"{_format_length(self.steps)} steps, {_format_length(self.inputs)} to "
+            f"{_format_length(self.units)}"
+        )
         return f"{sizes}, {self.directions} directions" if self.directions > 1 else sizes
 
 
@@ -244,7 +247,9 @@ class PoolingPrimitive(Primitive):
     @property
     def details(self) -> str:
         """Return the function and the window."""
-        return f"{self.function} {_window(self.kernel, self.strides, self.dilations)}".rstrip()
+        return (
+            f"{self.function} {_format_window(self.kernel, self.strides, self.dilations)}".rstrip()
+        )
 
 
 @dataclass(frozen=True)
@@ -286,23 +291,27 @@ class PlainPrimitive(Primitive):
         return self.function
 
 
-def _json(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _window(kernel: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...]) -> str:
-    told = [_times(kernel)]
+def _format_window(
+    kernel: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...]
+) -> str:
+    told = [_format_lengths(kernel)]
     for word, lengths in (("stride", strides), ("dilation", dilations)):
         if any(length != 1 for length in lengths):
-            told.append(f"{word} {lengths[0] if len(set(lengths)) == 1 else _times(lengths)}")
+            told.append(
+                f"{word} {lengths[0] if len(set(lengths)) == 1 else _format_lengths(lengths)}"
+            )
     return ", ".join(each for each in told if each)
 
 
-def _times(lengths: tuple[Length, ...]) -> str:
-    return " x ".join(map(_length, lengths))
+def _format_lengths(lengths: tuple[Length, ...]) -> str:
+    return " x ".join(map(_format_length, lengths))
 
 
-def _length(length: Length) -> str:
+def _format_length(length: Length) -> str:
     return "?" if length is None else str(length)
 
 
@@ -315,7 +324,7 @@ Shape = tuple[Length, ...]
 """The length of each axis."""
 
 
-def product(lengths: Iterable[Length]) -> Length:
+def multiply_lengths(lengths: Iterable[Length]) -> Length:
     """Return the product of lengths; ``None`` if one is not known and none is 0."""
     found = list(lengths)
     if None in found:
@@ -323,7 +332,7 @@ def product(lengths: Iterable[Length]) -> Length:
     return math.prod(cast("list[int]", found))
 
 
-def convolution(
+def build_convolution(
     data: Shape,
     kernel: Sequence[Length],
     channels: tuple[Length, Length],
@@ -350,7 +359,7 @@ def convolution(
         raise SpecMismatch("a convolution of a single number")
     del placed[channel_axis]
     return ConvolutionPrimitive(
-        product(placed),
+        multiply_lengths(placed),
         tuple(int(length or 0) for length in kernel),
         int(channels[0] or 0),
         int(channels[1] or 0),
@@ -361,7 +370,7 @@ def convolution(
     )
 
 
-def matrix_product(
+def build_matrix_product(
     first: Shape, second: Shape, flipped: tuple[bool, bool] = (False, False)
 ) -> MatrixProduct:
     """Return the product of the last two axes of two tensors, as ``numpy.matmul`` computes it.
@@ -379,20 +388,20 @@ def matrix_product(
     right = (second[0], 1) if len(second) == 1 else second
     rows, depth = (left[-1], left[-2]) if flipped[0] else (left[-2], left[-1])
     inner, columns = (right[-1], right[-2]) if flipped[1] else (right[-2], right[-1])
-    batch = product(broadcast(left[:-2], right[:-2]))
+    batch = multiply_lengths(broadcast(left[:-2], right[:-2]))
     return MatrixProduct(batch, rows, inner if depth is None else depth, columns)
 
 
-def linear(data: Shape, units: Length, depth: Length) -> MatrixProduct:
+def build_linear(data: Shape, units: Length, depth: Length) -> MatrixProduct:
     """Return the product of a tensor with a matrix of ``depth`` x ``units`` values, along its
     last ``depth`` values.
     """
-    count = product(data)
-    rows = product(data[:-1]) if count is None or not depth else count // depth
+    count = multiply_lengths(data)
+    rows = multiply_lengths(data[:-1]) if count is None or not depth else count // depth
     return MatrixProduct(1, rows, depth, units)
 
 
-def einsum(equation: str, shapes: Sequence[Shape]) -> Primitive:
+def build_einsum(equation: str, shapes: Sequence[Shape]) -> Primitive:
     """Return the primitive of an Einstein sum of one or two tensors.
 
     Raises
@@ -422,10 +431,10 @@ def einsum(equation: str, shapes: Sequence[Shape]) -> Primitive:
     kept = set(result)
     batch = [lengths[letter] for letter in first & second & kept]
     return MatrixProduct(
-        product([*batch, *broadcast(*extra)]),
-        product(lengths[letter] for letter in (first - second) & kept),
-        product(lengths[letter] for letter in (first | second) - kept),
-        product(lengths[letter] for letter in (second - first) & kept),
+        multiply_lengths([*batch, *broadcast(*extra)]),
+        multiply_lengths(lengths[letter] for letter in (first - second) & kept),
+        multiply_lengths(lengths[letter] for letter in (first | second) - kept),
+        multiply_lengths(lengths[letter] for letter in (second - first) & kept),
     )
 
 

@@ -10,7 +10,7 @@ _X86 = frozenset({"x86_64", "amd64", "i386", "i686"})
 _DOT_PRODUCTS = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
 
 
-def instruction_sets(root: Path = Path("/")) -> frozenset[str]:
+def read_instruction_sets(root: Path = Path("/")) -> frozenset[str]:
     """Return the flags that Linux lists for the first core; none where the system does not list
     them.
 
@@ -28,7 +28,7 @@ def instruction_sets(root: Path = Path("/")) -> frozenset[str]:
     return frozenset(flag for line in lines if line for flag in line[1].split())
 
 
-def adds_bytes_in_16_bits(root: Path = Path("/"), machine: str | None = None) -> bool:
+def has_saturating_byte_sums(root: Path = Path("/"), machine: str | None = None) -> bool:
     """Return whether sums of two products of 8-bit integers can overflow in this processor's
     kernels.
 
@@ -45,4 +45,4 @@ def adds_bytes_in_16_bits(root: Path = Path("/"), machine: str | None = None) ->
     """
     if (machine or platform.machine()).lower() not in _X86:
         return False
-    return not instruction_sets(root) & _DOT_PRODUCTS
+    return not read_instruction_sets(root) & _DOT_PRODUCTS

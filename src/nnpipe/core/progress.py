@@ -137,7 +137,7 @@ class ProgressFile:
         )
 
 
-def parsed(line: bytes) -> Report | None:
+def parse_report(line: bytes) -> Report | None:
     """Parse a line; return None if it contains no report."""
     if len(line) > LONGEST_LINE:
         return None
@@ -147,14 +147,14 @@ def parsed(line: bytes) -> Report | None:
         return None
     if not isinstance(said, dict):
         return None
-    fraction = _number(said.get("fraction"))
+    fraction = _parse_number(said.get("fraction"))
     if fraction is not None and not 0.0 <= fraction <= 1.0:
         fraction = None
     given = said.get("metrics")
     metrics: dict[str, float] = {}
     for name, value in given.items() if isinstance(given, dict) else ():
-        number = _number(value)
-        if number is not None and _nameable(name) and len(metrics) < MOST_METRICS:
+        number = _parse_number(value)
+        if number is not None and _is_valid_name(name) and len(metrics) < MOST_METRICS:
             metrics[name] = number
     return None if fraction is None and not metrics else Report(fraction, metrics)
 
@@ -178,7 +178,7 @@ class Reader:
         *lines, rest = (self._rest + piece).split(b"\n")
         found = []
         for line in lines:
-            report = None if self._passing else parsed(line)
+            report = None if self._passing else parse_report(line)
             self._passing = False
             if report is not None:
                 found.append(report)
@@ -189,7 +189,7 @@ class Reader:
         return found
 
 
-def _number(value: Any) -> float | None:
+def _parse_number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
@@ -198,5 +198,5 @@ def _number(value: Any) -> float | None:
         return math.inf if value > 0 else -math.inf
 
 
-def _nameable(name: str) -> bool:
+def _is_valid_name(name: str) -> bool:
     return 0 < len(name) <= LONGEST_NAME and name.isprintable()

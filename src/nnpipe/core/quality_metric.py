@@ -71,7 +71,7 @@ class QualityMetric:
     ...     "accuracy", "Accuracy", "Accuracy", "share of the samples whose class is right", "share", False,
     ...     values=lambda found: (found.arrays["truth"] == found.arrays["predicted"]).astype(float),
     ... )
-    >>> right.of(Evaluation("cats and dogs", {"truth": np.array([0, 1]), "predicted": np.array([0, 0])}))
+    >>> right.compute(Evaluation("cats and dogs", {"truth": np.array([0, 1]), "predicted": np.array([0, 0])}))
     0.5
     """
 
@@ -112,18 +112,18 @@ class QualityMetric:
             return self.bounds
         return {"share": (0.0, 1.0), "ratio": (-math.inf, math.inf)}.get(self.kind, (0.0, math.inf))
 
-    def of(self, evaluation: Evaluation) -> float:
+    def compute(self, evaluation: Evaluation) -> float:
         """Return the metric of an evaluation; NaN if it is not defined."""
-        return self.prepared(evaluation)(np.ones(len(evaluation)))
+        return self.build_statistic(evaluation)(np.ones(len(evaluation)))
 
-    def prepared(self, evaluation: Evaluation) -> Statistic:
+    def build_statistic(self, evaluation: Evaluation) -> Statistic:
         """Return the function that computes the metric from the weights of samples."""
         if self.alike is not None:
             kinds, statistic = self.by_kind(evaluation)
             return lambda weights: statistic(np.bincount(kinds, weights).astype(np.float64))
         if self.statistic is not None:
             return self.statistic(evaluation)
-        return mean_of(self.sample_values(evaluation))
+        return build_mean_statistic(self.sample_values(evaluation))
 
     def sample_values(self, evaluation: Evaluation) -> Floats:
         """Return the value of each sample, ``(samples,)``; NaN for one that does not count.
@@ -163,20 +163,20 @@ class QualityMetric:
         return kinds, self.statistic(evaluation.take(first))
 
 
-def mean_of(values: Floats) -> Statistic:
+def build_mean_statistic(values: Floats) -> Statistic:
     """Return the mean of values ``(samples,)`` as a function of weights; NaN does not count, and
     infinity does.
     """
     counts, infinite = ~np.isnan(values), np.isinf(values)
     known = np.where(counts & ~infinite, values, 0.0)
 
-    def mean(weights: Floats) -> float:
+    def compute_mean(weights: Floats) -> float:
         total = float(weights @ counts)
         if infinite.any() and (weights[infinite] > 0).any():
             return float(values[infinite & (weights > 0)].sum())
         return float(weights @ known) / total if total > 0 else float("nan")
 
-    return mean
+    return compute_mean
 
 
 def index_distinct(

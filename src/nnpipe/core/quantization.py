@@ -72,14 +72,14 @@ def quantize_linear(
     SpecMismatch
         If a type, shape, axis, scale or zero point does not fit.
     """
-    kind = _quantized_type(dtype, _QUANTIZED)
+    kind = _validate_dtype(dtype, _QUANTIZED)
     source = np.asarray(x)
     if source.dtype.kind not in "fiu":
         raise SpecMismatch(
             f"quantize_linear needs real numbers, but x is {source.dtype}; convert it to float32 "
             f"first"
         )
-    view, steps, zeros = _aligned(source, scale, zero_point, kind, axis)
+    view, steps, zeros = _broadcast_parameters(source, scale, zero_point, kind, axis)
     if not (steps > 0).all():
         raise SpecMismatch(
             f"a scale must be above zero to quantise with, but the lowest is {steps.min():g}"
@@ -89,12 +89,12 @@ def quantize_linear(
     out = np.empty(view.shape, kind)
     # Overflow, 0 * inf and the like are ordinary input here, with results defined above.
     with np.errstate(all="ignore"):
-        for piece in _pieces(view.shape):
-            values = np.divide(view[piece], _part(steps, piece), dtype=np.float32)
+        for piece in _iter_pieces(view.shape):
+            values = np.divide(view[piece], _slice_parameter(steps, piece), dtype=np.float32)
             np.rint(values, out=values)
             # Exact where it matters: float32 represents sums up to 2**23 exactly, and larger ones
             # saturate.
-            np.add(values, _part(zeros, piece), out=values)
+            np.add(values, _slice_parameter(zeros, piece), out=values)
             np.clip(values, low, high, out=values)
             if np.isnan(values.max()):
                 values[np.isnan(values)] = low
@@ -129,22 +129,22 @@ def dequantize_linear(
         If a type, shape, axis, scale or zero point does not fit.
     """
     source = np.asarray(q)
-    kind = _quantized_type(source.dtype, _DEQUANTIZED)
-    view, steps, zeros = _aligned(source, scale, zero_point, kind, axis)
+    kind = _validate_dtype(source.dtype, _DEQUANTIZED)
+    view, steps, zeros = _broadcast_parameters(source, scale, zero_point, kind, axis)
     if kind == np.int32 and zeros.any():
         raise SpecMismatch("int32 is dequantised without a zero point; give None or 0")
 
     out = np.empty(view.shape, np.float32)
     with np.errstate(all="ignore"):
-        for piece in _pieces(view.shape):
+        for piece in _iter_pieces(view.shape):
             values = out[piece]
             values[...] = view[piece]  # exact, except for int32, which is first rounded to float32
-            np.subtract(values, _part(zeros, piece), out=values)
-            np.multiply(values, _part(steps, piece), out=values)
+            np.subtract(values, _slice_parameter(zeros, piece), out=values)
+            np.multiply(values, _slice_parameter(steps, piece), out=values)
     return out.reshape(source.shape)
 
 
-def quantization_parameters(
+def compute_quantization_parameters(
     low: npt.ArrayLike, high: npt.ArrayLike, dtype: npt.DTypeLike = "int8", symmetric: bool = False
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]:
     """Return the scale and zero point that cover the values from ``low`` to ``high``.
@@ -177,7 +177,7 @@ def quantization_parameters(
     SpecMismatch
         If ``low`` exceeds ``high``, or one is not a finite float32.
     """
-    kind = _quantized_type(dtype, _QUANTIZED)
+    kind = _validate_dtype(dtype, _QUANTIZED)
     limits = np.iinfo(kind)
     bottom, top = np.broadcast_arrays(np.asarray(low, np.float64), np.asarray(high, np.float64))
     largest = np.finfo(np.float32).max
@@ -208,7 +208,7 @@ def quantization_parameters(
     return scale, zero.astype(np.int32)
 
 
-def _quantized_type(dtype: npt.DTypeLike, known: tuple[str, ...]) -> np.dtype[Any]:
+def _validate_dtype(dtype: npt.DTypeLike, known: tuple[str, ...]) -> np.dtype[Any]:
     try:
         name = np.dtype(dtype).name
     except TypeError:
@@ -221,7 +221,7 @@ def _quantized_type(dtype: npt.DTypeLike, known: tuple[str, ...]) -> np.dtype[An
     return kind
 
 
-def _aligned(
+def _broadcast_parameters(
     source: npt.NDArray[Any],
     scale: npt.ArrayLike,
     zero_point: npt.ArrayLike | None,
@@ -280,7 +280,7 @@ def _aligned(
     return source.reshape(outer, source.shape[axis], inner), steps, zeros
 
 
-def _pieces(shape: tuple[int, ...]) -> Iterator[_Slices]:
+def _iter_pieces(shape: tuple[int, ...]) -> Iterator[_Slices]:
     """Divide (outer, channels, inner) into slices of about ``_PIECE`` elements, along channels
     if outer is 1.
     """
@@ -296,7 +296,7 @@ def _pieces(shape: tuple[int, ...]) -> Iterator[_Slices]:
         yield from ((slice(start, start + step), whole) for start in range(0, outer, step))
 
 
-def _part(parameter: npt.NDArray[np.float32], piece: _Slices) -> npt.NDArray[np.float32]:
+def _slice_parameter(parameter: npt.NDArray[np.float32], piece: _Slices) -> npt.NDArray[np.float32]:
     return parameter if len(parameter) == 1 else parameter[piece[1]]
 
 

@@ -29,7 +29,7 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.component import Component
 from nnpipe.core.discoverable import Discoverable
 from nnpipe.core.errors import ComponentNotFound
-from nnpipe.core.messages import nearest
+from nnpipe.core.messages import suggest_name
 
 ENTRY_POINTS = "nnpipe.plugins"
 
@@ -43,7 +43,7 @@ class BrokenModule:
 
 
 @functools.lru_cache(maxsize=4)
-def plugin_packages(
+def list_plugin_packages(
     read: Callable[..., importlib.metadata.EntryPoints], state: tuple[tuple[str, int], ...]
 ) -> tuple[str, ...]:
     """Return the packages that installed distributions add; cached, since reading their metadata
@@ -56,17 +56,17 @@ def import_path() -> tuple[tuple[str, int], ...]:
     """Return a cache key of the installed packages: each folder of the import path with its
     modification time.
     """
-    return tuple((place, _changed(place)) for place in sys.path)
+    return tuple((place, _get_modification_time(place)) for place in sys.path)
 
 
-def _changed(place: str) -> int:
+def _get_modification_time(place: str) -> int:
     try:
         return Path(place).stat().st_mtime_ns
     except OSError:
         return 0
 
 
-def modules_of(package: str, broken: list[BrokenModule]) -> Iterator[ModuleType]:
+def iter_modules(package: str, broken: list[BrokenModule]) -> Iterator[ModuleType]:
     """Yield a package and all modules in it; those that cannot be imported are added to
     ``broken``.
     """
@@ -81,7 +81,7 @@ def modules_of(package: str, broken: list[BrokenModule]) -> Iterator[ModuleType]
         return
     yield root
     for info in pkgutil.iter_modules(getattr(root, "__path__", ()), package + "."):
-        yield from modules_of(info.name, broken)
+        yield from iter_modules(info.name, broken)
 
 
 D = TypeVar("D", bound=Discoverable)
@@ -117,18 +117,18 @@ class Families(Mapping[str, type[D]]):
     def __contains__(self, family: object) -> bool:
         return family in self._paths
 
-    def at_home(self, base: type[Discoverable]) -> list[str]:
+    def find_home_families(self, base: type[Discoverable]) -> list[str]:
         """Return the families whose base class is ``base`` or a base of it; nothing is imported."""
         above = {f"{cls.__module__}.{cls.__qualname__}" for cls in base.__mro__}
         return [family for family, path in self._paths.items() if path in above]
 
-    def of(self, base: type[Discoverable]) -> list[str]:
+    def find_families(self, base: type[Discoverable]) -> list[str]:
         """Return the families that can hold subclasses of ``base``."""
-        return self.at_home(base) or [
+        return self.find_home_families(base) or [
             family for family, root in self.items() if issubclass(root, base)
         ]
 
-    def homes(self, family: str) -> tuple[str, ...]:
+    def get_home_packages(self, family: str) -> tuple[str, ...]:
         """Return the packages and modules of nnpipe that hold a family's own classes."""
         return self._homes.get(family, (f"nnpipe.{family}",))
 
@@ -185,41 +185,41 @@ def components(base: type[D]) -> list[type[D]]:
     True
     """
     check_call(components, locals())
-    return _look_through(base)[0]
+    return _search_modules(base)[0]
 
 
-def named(base: type[D]) -> Mapping[str, type[D]]:
+def map_names_to_classes(base: type[D]) -> Mapping[str, type[D]]:
     """Return the concrete classes of a family by the names that files use for them.
 
     These are the classes of nnpipe and its plugins, and those that the program
     itself has declared.  The name is the short name of the class, or its dotted
     path if the short name also belongs to a class of nnpipe or to several others.
     """
-    known = _known(base, importlib.metadata.entry_points, import_path())  # type: ignore[arg-type]  # a class has a hash
-    return _by_name(known, tuple(cls for cls in _below(base) if _is_usable(cls)))
+    known = _get_components(base, importlib.metadata.entry_points, import_path())  # type: ignore[arg-type]  # a class has a hash
+    return _build_name_index(known, tuple(cls for cls in _iter_subclasses(base) if _is_usable(cls)))
 
 
 def is_installed_class(cls: type[Discoverable], base: type[D]) -> bool:
     """Return whether nnpipe or an installed package has this class, so that its name alone finds
     it in any process.
     """
-    return cls in _known(base, importlib.metadata.entry_points, import_path())  # type: ignore[arg-type]  # a class has a hash
+    return cls in _get_components(base, importlib.metadata.entry_points, import_path())  # type: ignore[arg-type]  # a class has a hash
 
 
-def named_or_imported(name: str, base: type[D]) -> type[D] | None:
+def find_or_import(name: str, base: type[D]) -> type[D] | None:
     """Return the class that a user's file names, or ``None`` if no class has this short name.
 
-    It is found by its name as in :func:`named`, or by its dotted path, whose module is then
-    imported: only for files that the user wrote, and never for model files.
+    It is found by its name as in :func:`map_names_to_classes`, or by its dotted path, whose module
+    is then imported: only for files that the user wrote, and never for model files.
 
     Raises
     ------
     ComponentNotFound
         If the name is a dotted path, and there is no such class, or its module cannot be imported.
     """
-    known = named(base)
+    known = map_names_to_classes(base)
     found = known.get(name) or next(
-        (cls for cls in known.values() if cls.dotted_path() == name), None
+        (cls for cls in known.values() if cls.get_dotted_path() == name), None
     )
     if found is not None or "." not in name:
         return found
@@ -236,9 +236,9 @@ def named_or_imported(name: str, base: type[D]) -> type[D] | None:
     return find(name, base)
 
 
-def broken_plugins() -> list[BrokenModule]:
+def list_broken_plugins() -> list[BrokenModule]:
     """Return the modules of plugins that could not be imported."""
-    return _look_through(Component)[1]
+    return _search_modules(Component)[1]
 
 
 def find(name: str, base: type[D]) -> type[D]:
@@ -275,12 +275,12 @@ def find(name: str, base: type[D]) -> type[D]:
             module_name == error.name or module_name.startswith(error.name + ".")
         ):
             raise ComponentNotFound(f"{name}: importing {module_name} failed: {error}") from error
-        raise _unknown(name, base, f"; {_where_to_put(module_name)}") from None
+        raise _build_not_found_error(name, base, f"; {_suggest_location(module_name)}") from None
     except (ValueError, TypeError):
-        raise _unknown(name, base) from None
+        raise _build_not_found_error(name, base) from None
     found = getattr(module, class_name, None)
     if found is None:
-        raise _unknown(name, base, _has_instead(module, base))
+        raise _build_not_found_error(name, base, _has_instead(module, base))
     if not (inspect.isclass(found) and issubclass(found, base)):
         raise ComponentNotFound(f"{name} is not a {base.__name__}")
     if found.is_base():
@@ -288,7 +288,7 @@ def find(name: str, base: type[D]) -> type[D]:
     return found
 
 
-def component_from(description: Mapping[str, Any], base: type[C]) -> C:
+def create_component(description: Mapping[str, Any], base: type[C]) -> C:
     """Make a component from its description by :meth:`Component.describe`.
 
     Raises
@@ -301,13 +301,13 @@ def component_from(description: Mapping[str, Any], base: type[C]) -> C:
     Examples
     --------
     >>> from nnpipe.core.runtime import Runtime
-    >>> component_from({"class": "ONNXRuntime", "arguments": {"num_threads": 2}}, Runtime).num_threads
+    >>> create_component({"class": "ONNXRuntime", "arguments": {"num_threads": 2}}, Runtime).num_threads
     2
     """
     return find(description["class"], base).from_json(description["arguments"])
 
 
-def registered(name: str, base: type[D]) -> type[D]:
+def find_installed(name: str, base: type[D]) -> type[D]:
     """Return the class with this dotted path among those of nnpipe and its plugins.
 
     It is for names in files that are not trusted: a name in a file cannot cause an import.
@@ -317,10 +317,10 @@ def registered(name: str, base: type[D]) -> type[D]:
     ComponentNotFound
         If there is no such class.
     """
-    if any(name.startswith(f"{home}.") for home in _homes(base)):
+    if any(name.startswith(f"{home}.") for home in _list_home_packages(base)):
         return find(name, base)
     for cls in components(base):
-        if cls.dotted_path() == name:
+        if cls.get_dotted_path() == name:
             return cls
     raise ComponentNotFound(f"no {base.__name__} that is installed here is called {name!r}")
 
@@ -337,19 +337,19 @@ def _find_short(
     """Return the only class with a short name; the result is cached, since a sweep asks
     thousands of times.
     """
-    known = _known(base, read, state)  # type: ignore[arg-type]  # a class has a hash
+    known = _get_components(base, read, state)  # type: ignore[arg-type]  # a class has a hash
     matches = [cls for cls in known if name in (cls.__name__, cls.short_name())] or [
         cls for cls in known if name in cls.formerly
     ]
     if len(matches) == 1:
         return matches[0]
     if matches:
-        both = " and ".join(cls.dotted_path() for cls in matches)
+        both = " and ".join(cls.get_dotted_path() for cls in matches)
         raise ComponentNotFound(f"{name} could be {both}; give the whole path")
-    raise _unknown(name, base)
+    raise _build_not_found_error(name, base)
 
 
-def _where_to_put(module: str) -> str:
+def _suggest_location(module: str) -> str:
     """Return a hint on how Python finds a module of the user."""
     top = module.partition(".")[0]
     if top in sys.modules:
@@ -374,12 +374,12 @@ def _has_instead(module: ModuleType, base: type[Discoverable]) -> str:
     return f"; {where} has {', '.join(found)}" if found else f"; {where} has no {base.__name__}"
 
 
-def _unknown(
+def _build_not_found_error(
     name: str, base: type[Discoverable], hint: str = "; nnpipe list shows what there is"
 ) -> ComponentNotFound:
     found = components(base)
     last = name.rpartition(".")[2]
-    now = [cls.dotted_path() for cls in found if last in cls.formerly]
+    now = [cls.get_dotted_path() for cls in found if last in cls.formerly]
     if now:
         return ComponentNotFound(
             f"no {base.__name__} is called {name!r}; it is {' or '.join(now)} here"
@@ -395,29 +395,37 @@ def _unknown(
                 kind = next(cls.__name__ for cls in FAMILIES.values() if issubclass(other, cls))
                 return ComponentNotFound(
                     f"no {base.__name__} is called {name!r}; it is the {kind} "
-                    f"{other.dotted_path()} here"
+                    f"{other.get_dotted_path()} here"
                 )
-    known = [cls.dotted_path() for cls in found]
-    return ComponentNotFound(f"no {base.__name__} is called {name!r}{nearest(name, known) or hint}")
+    known = [cls.get_dotted_path() for cls in found]
+    return ComponentNotFound(
+        f"no {base.__name__} is called {name!r}{suggest_name(name, known) or hint}"
+    )
 
 
-def _homes(base: type[Discoverable]) -> list[str]:
+def _list_home_packages(base: type[Discoverable]) -> list[str]:
     """Return the packages of nnpipe that hold subclasses of ``base``."""
     groups: tuple[Families[Any], ...] = (FAMILIES, PARTS)
-    if not any(group.at_home(base) for group in groups):
+    if not any(group.find_home_families(base) for group in groups):
         groups = (FAMILIES,) if issubclass(base, Component) else groups
         return [
-            home for group in groups for family in group.of(base) for home in group.homes(family)
+            home
+            for group in groups
+            for family in group.find_families(base)
+            for home in group.get_home_packages(family)
         ]
     return [
-        home for group in groups for family in group.at_home(base) for home in group.homes(family)
+        home
+        for group in groups
+        for family in group.find_home_families(base)
+        for home in group.get_home_packages(family)
     ]
 
 
-def _below(base: type[D]) -> Iterator[type[D]]:
+def _iter_subclasses(base: type[D]) -> Iterator[type[D]]:
     for cls in base.__subclasses__():
         yield cls
-        yield from _below(cls)
+        yield from _iter_subclasses(cls)
 
 
 def _is_usable(cls: type[Discoverable]) -> bool:
@@ -425,12 +433,14 @@ def _is_usable(cls: type[Discoverable]) -> bool:
 
 
 @functools.lru_cache(maxsize=16)
-def _by_name(known: tuple[type[D], ...], declared: tuple[type[D], ...]) -> Mapping[str, type[D]]:
-    found = {cls.dotted_path(): cls for cls in (*known, *declared)}
+def _build_name_index(
+    known: tuple[type[D], ...], declared: tuple[type[D], ...]
+) -> Mapping[str, type[D]]:
+    found = {cls.get_dotted_path(): cls for cls in (*known, *declared)}
     own = {cls.short_name() for path, cls in found.items() if path.startswith("nnpipe.")}
     bearers = Counter(cls.short_name() for cls in found.values())
 
-    def name(path: str, cls: type[D]) -> str:
+    def choose_name(path: str, cls: type[D]) -> str:
         short = cls.short_name()
         return (
             short
@@ -438,11 +448,11 @@ def _by_name(known: tuple[type[D], ...], declared: tuple[type[D], ...]) -> Mappi
             else path
         )
 
-    return MappingProxyType({name(path, cls): cls for path, cls in found.items()})
+    return MappingProxyType({choose_name(path, cls): cls for path, cls in found.items()})
 
 
 @functools.lru_cache(maxsize=16)
-def _known(
+def _get_components(
     base: type[D],
     read: Callable[..., importlib.metadata.EntryPoints],
     state: tuple[tuple[str, int], ...],
@@ -451,15 +461,15 @@ def _known(
     return tuple(components(base))
 
 
-def _look_through(base: type[D]) -> tuple[list[type[D]], list[BrokenModule]]:
+def _search_modules(base: type[D]) -> tuple[list[type[D]], list[BrokenModule]]:
     found: dict[str, type[D]] = {}
     broken: list[BrokenModule] = []
     for package in (
-        *_homes(base),
-        *plugin_packages(importlib.metadata.entry_points, import_path()),
+        *_list_home_packages(base),
+        *list_plugin_packages(importlib.metadata.entry_points, import_path()),
     ):
         here: dict[str, type[D]] = {}
-        for module in modules_of(package, broken):
+        for module in iter_modules(package, broken):
             for cls in vars(module).values():
                 if (
                     inspect.isclass(cls)
@@ -467,6 +477,6 @@ def _look_through(base: type[D]) -> tuple[list[type[D]], list[BrokenModule]]:
                     and issubclass(cls, base)
                     and _is_usable(cls)
                 ):
-                    here[cls.dotted_path()] = cls
+                    here[cls.get_dotted_path()] = cls
         found.update(sorted(here.items()))
     return list(found.values()), broken

@@ -42,7 +42,7 @@ class Runtime(Component):
     >>> io = IOSpec((TensorSpec("x", (None, 2), "float32"),), (TensorSpec("y", (None, 2), "float32"),))
     >>> with open("model.echo", "w") as file:
     ...     print("echo", file=file)
-    >>> with EchoRuntime().load(Artifact.of("model.echo", "echo", io)) as session:
+    >>> with EchoRuntime().load(Artifact.create("model.echo", "echo", io)) as session:
     ...     [spec.name for spec in session.io.outputs]
     ['y']
     """

@@ -70,11 +70,11 @@ class RuntimeProtocol(Component):
     True
     """
 
-    def exposed(self) -> bool:
+    def is_exposed(self) -> bool:
         """Return whether other machines can reach a listener; servers then require a token."""
         return True
 
-    def translated(self, artifact: Artifact) -> contextlib.AbstractContextManager[Artifact]:
+    def convert_artifact(self, artifact: Artifact) -> contextlib.AbstractContextManager[Artifact]:
         """Yield the model in the form in which the targets take it; by default as it is.
 
         What is made for it lasts as long as the ``with`` block.
@@ -126,7 +126,7 @@ class RemoteOptions(Component):
         maximum=(1 << 32) - 1,
     )
 
-    def token(self) -> bytes | None:
+    def read_token(self) -> bytes | None:
         """Read the token."""
         return None if self.token_file is None else read_token(self.token_file)
 
@@ -196,7 +196,7 @@ class ServerOptions(Component):
                 "--insecure asks for no token, --token-file for one: give one of the two"
             )
 
-    def token(self) -> bytes | None:
+    def read_token(self) -> bytes | None:
         """Read the token."""
         return None if self.token_file is None else read_token(self.token_file)
 

@@ -72,16 +72,16 @@ def reveal_variables(variables: Variables) -> dict[str, str]:
     return {name: Secret(value).reveal() for name, value in variables.items()}
 
 
-def without_secrets(text: str) -> str:
+def hide_secrets(text: str) -> str:
     """Return a text with the passwords and tokens of the addresses in it hidden.
 
     Examples
     --------
-    >>> without_secrets("cannot reach postgresql://ann:pw@host/runs?sslpassword=pw2")
+    >>> hide_secrets("cannot reach postgresql://ann:pw@host/runs?sslpassword=pw2")
     'cannot reach postgresql://ann:***@host/runs?sslpassword=***'
-    >>> without_secrets("https://ghp_16C7e42F292c@github.com/a/b")
+    >>> hide_secrets("https://ghp_16C7e42F292c@github.com/a/b")
     'https://***@github.com/a/b'
-    >>> without_secrets("host=db password=pw dbname=runs")
+    >>> hide_secrets("host=db password=pw dbname=runs")
     'host=db password=*** dbname=runs'
     """
     if "@" in text and ":/" in text:
@@ -89,7 +89,7 @@ def without_secrets(text: str) -> str:
     return _WORD.sub(rf"\1{HIDDEN}", _QUERY.sub(rf"\1{HIDDEN}", text)) if "=" in text else text
 
 
-def shown_command(words: Sequence[str], secret: Collection[str] = ()) -> tuple[str, ...]:
+def hide_command_secrets(words: Sequence[str], secret: Collection[str] = ()) -> tuple[str, ...]:
     """Return a command line as it may be shown and stored.
 
     Hidden are the values of the options in ``secret`` (of ``NAME=VALUE`` the value), those of
@@ -97,7 +97,7 @@ def shown_command(words: Sequence[str], secret: Collection[str] = ()) -> tuple[s
 
     Examples
     --------
-    >>> shown_command(["submit", "--env", "KEY=wxyz", "--api-key=wxyz", "a.py"], ["--env"])
+    >>> hide_command_secrets(["submit", "--env", "KEY=wxyz", "--api-key=wxyz", "a.py"], ["--env"])
     ('submit', '--env', 'KEY=***', '--api-key=***', 'a.py')
     """
     found, hide = [], False
@@ -111,12 +111,12 @@ def shown_command(words: Sequence[str], secret: Collection[str] = ()) -> tuple[s
                 f"{flag}={name}={HIDDEN}" if inner and flag in secret else f"{flag}={HIDDEN}"
             )
         else:
-            found.append(without_secrets(word))
+            found.append(hide_secrets(word))
         hide = not hide and not sign and (word in secret or bool(_TELLING.fullmatch(word)))
     return tuple(found)
 
 
-def shown_settings(settings: Any, name: str = "") -> Any:
+def hide_settings_secrets(settings: Any, name: str = "") -> Any:
     """Return settings as they may be shown and stored.
 
     Hidden are texts whose name says that they are a password or a token, and passwords in
@@ -132,18 +132,18 @@ def shown_settings(settings: Any, name: str = "") -> Any:
 
     Examples
     --------
-    >>> shown_settings({"address": "ftp://ann:pw@host", "password": "pw", "eos_token": "</s>"})
+    >>> hide_settings_secrets({"address": "ftp://ann:pw@host", "password": "pw", "eos_token": "</s>"})
     {'address': 'ftp://ann:***@host', 'password': '***', 'eos_token': '</s>'}
     """
     if isinstance(settings, Mapping):
-        return {key: shown_settings(value, str(key)) for key, value in settings.items()}
+        return {key: hide_settings_secrets(value, str(key)) for key, value in settings.items()}
     if isinstance(settings, (list, tuple)):
-        return [shown_settings(value, name) for value in settings]
+        return [hide_settings_secrets(value, name) for value in settings]
     if not isinstance(settings, str) or not settings:
         return settings
     if _SETTING.fullmatch(name) and not _NO_SECRET.fullmatch(name):
         return HIDDEN
-    return without_secrets(settings)
+    return hide_secrets(settings)
 
 
 def hide_in_process_list(words: Sequence[str], shown: Sequence[str]) -> None:

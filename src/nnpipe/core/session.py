@@ -151,10 +151,10 @@ class InferenceSession(Closing):
         """
         self._check_open()
         self._state = "empty"
-        yield from self._stream(map(self._checked, batches))
+        yield from self._stream(map(self._check_batch, batches))
         self._state = "done"
 
-    def compared_inputs(self, batch: Batch, outputs: Batch) -> Batch:
+    def get_comparison_inputs(self, batch: Batch, outputs: Batch) -> Batch:
         """Return the inputs on which another model is compared with this one; by default the same.
 
         Parameters
@@ -164,7 +164,7 @@ class InferenceSession(Closing):
         """
         return batch
 
-    def compared_outputs(self, outputs: Batch) -> Batch:
+    def get_comparison_outputs(self, outputs: Batch) -> Batch:
         """Return the outputs by which models are compared, or what follows from them; by default
         all of them.
 
@@ -255,12 +255,14 @@ class InferenceSession(Closing):
         if runs < 2:
             raise ConfigError("runs should be 2 or more")
         self.put(batch)
-        timed_runs(self, WARMUP_RUNS)
-        before = timed_runs(self, runs // 2)
+        measure_runs(self, WARMUP_RUNS)
+        before = measure_runs(self, runs // 2)
         found = self._profile(batch, runs)
         self.put(batch)
-        timed_runs(self, 1)
-        return replace(found, plain_ns=np.concatenate([before, timed_runs(self, runs - runs // 2)]))
+        measure_runs(self, 1)
+        return replace(
+            found, plain_ns=np.concatenate([before, measure_runs(self, runs - runs // 2)])
+        )
 
     def close(self) -> None:
         """Release what the session holds; closing twice does no harm."""
@@ -268,7 +270,7 @@ class InferenceSession(Closing):
             self._state = "closed"
             self._close()
 
-    def _checked(self, batch: Batch) -> Batch:
+    def _check_batch(self, batch: Batch) -> Batch:
         self._check_open()
         self.io.check_inputs(batch)
         return batch
@@ -291,7 +293,7 @@ class InferenceSession(Closing):
             self._reset()
         return self._infer(batch)
 
-    def _asker(self) -> Callable[[Batch], dict[str, np.ndarray]]:
+    def _get_infer_function(self) -> Callable[[Batch], dict[str, np.ndarray]]:
         """Return what infers batches that have been checked; a model that keeps nothing pays for
         no question.
         """
@@ -320,7 +322,7 @@ class InferenceSession(Closing):
 
     def _stream(self, batches: Iterable[Batch]) -> Iterator[dict[str, np.ndarray]]:
         """Put, run and get each of the batches, which have been checked."""
-        return map(self._asker(), batches)
+        return map(self._get_infer_function(), batches)
 
     def _reset(self) -> None:
         """Forget what earlier runs have left; called only where ``keeps_state`` is set, and
@@ -332,7 +334,7 @@ class InferenceSession(Closing):
         """Return the times of operations of this many runs of a checked batch, in a session opened
         for this alone.
 
-        :data:`WARMUP_RUNS` runs come before; :func:`timed_runs` takes the wall times.
+        :data:`WARMUP_RUNS` runs come before; :func:`measure_runs` takes the wall times.
         """
         raise NotImplementedError
 
@@ -344,7 +346,7 @@ WARMUP_RUNS = 3
 """Runs before those of a profile: the first ones allocate memory and fill caches."""
 
 
-def timed_runs(session: InferenceSession, runs: int) -> Nanoseconds:
+def measure_runs(session: InferenceSession, runs: int) -> Nanoseconds:
     """Run the batch that was put this often, and return the wall time of each run in
     nanoseconds, ``(runs,)``.
     """

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ArtifactError, ComponentNotFound, NotSupported
-from nnpipe.core.evaluation import NOT_FINITE, Evaluation, samples_not_finite
-from nnpipe.core.messages import nearest
+from nnpipe.core.evaluation import NOT_FINITE, Evaluation, find_nonfinite_samples
+from nnpipe.core.messages import suggest_name
 from nnpipe.core.quality_metric import Floats, QualityMetric
 from nnpipe.core.tensors import Batch, DatasetSpec
 
@@ -60,12 +60,12 @@ class Task(Component):
     ...                 kind="ratio", less_is_better=True, values=error,
     ...             ),
     ...         )
-    ...     def _judge(self, predictions, truth, spec):
+    ...     def _evaluate(self, predictions, truth, spec):
     ...         counted = np.rint(predictions["count"]).astype(np.int64)
     ...         return Evaluation(self.name, {"count": truth["count"], "counted": counted})
     >>> spec = DatasetSpec("apples", (), ())
-    >>> found = Apples().judge({"count": np.array([1.9, 4.2])}, {"count": np.array([2, 5])}, spec)
-    >>> Apples().primary.of(found)
+    >>> found = Apples().evaluate({"count": np.array([1.9, 4.2])}, {"count": np.array([2, 5])}, spec)
+    >>> Apples().primary.compute(found)
     0.5
     """
 
@@ -98,7 +98,7 @@ class Task(Component):
         """
         return (self.primary,)
 
-    def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def evaluate(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Reduce the predictions and truth of a batch to the arrays that the metrics need.
 
         Samples with NaN or infinity in their predictions are judged by :meth:`worst`, and marked in
@@ -123,23 +123,23 @@ class Task(Component):
         lost = self.without_answer(predictions, len(next(iter(truth.values()), ())))
         given = {name: array for name, array in predictions.items() if name != NOT_FINITE}
         if not lost.any():
-            return self._judge(given, truth, spec)
-        filled = {name: _filled(array, lost) for name, array in given.items()}
-        judged = self._judge(filled, truth, spec)
+            return self._evaluate(given, truth, spec)
+        filled = {name: _replace_with_zeros(array, lost) for name, array in given.items()}
+        judged = self._evaluate(filled, truth, spec)
         those = {name: array[lost] for name, array in truth.items()}
-        worst = self._judge(
+        worst = self._evaluate(
             self.worst({name: array[lost] for name, array in filled.items()}, those, spec),
             those,
             spec,
         )
         place = np.arange(len(lost))
         place[lost] = len(lost) + np.arange(int(lost.sum()))
-        return Evaluation.joined([judged, worst]).take(place).mark_not_finite(lost)
+        return Evaluation.concat([judged, worst]).take(place).mark_not_finite(lost)
 
     @abstractmethod
-    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def _evaluate(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Judge predictions that are all finite; arguments, result and errors are those of
-        :meth:`judge`.
+        :meth:`evaluate`.
         """
 
     def without_answer(self, predictions: Batch, samples: int) -> npt.NDArray[np.bool_]:
@@ -148,7 +148,7 @@ class Task(Component):
 
         A task may except numbers that have a meaning, such as the logarithm of a probability 0.
         """
-        return samples_not_finite(predictions, samples)
+        return find_nonfinite_samples(predictions, samples)
 
     def worst(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return predictions that are as wrong as can be, for samples whose outputs are not finite.
@@ -160,7 +160,7 @@ class Task(Component):
         predictions
             Those of the model, with zeros in place of all numbers, which tell their shapes.
         truth, spec
-            As in :meth:`judge`.
+            As in :meth:`evaluate`.
 
         Raises
         ------
@@ -176,22 +176,22 @@ class Task(Component):
         )
 
     def keeping_all(self) -> Task:
-        """Return the task with arguments such that :meth:`judge` keeps all that any metric
+        """Return the task with arguments such that :meth:`evaluate` keeps all that any metric
         needs; by default itself.
         """
         return self
 
-    def completed(self, judged: Evaluation) -> Evaluation:
-        """Return the evaluation of all samples, given what :meth:`judge` returned for their
+    def finalize(self, judged: Evaluation) -> Evaluation:
+        """Return the evaluation of all samples, given what :meth:`evaluate` returned for their
         batches, joined.
         """
-        return self._completed(judged).mark_not_finite(judged.not_finite)
+        return self._finalize(judged).mark_not_finite(judged.not_finite)
 
-    def _completed(self, judged: Evaluation) -> Evaluation:
+    def _finalize(self, judged: Evaluation) -> Evaluation:
         """Return the evaluation of all samples; by default, it is unchanged.
 
         A task whose metrics compare samples with each other, such as a search, may keep predictions
-        in :meth:`_judge` and replace them here by figures of single samples.
+        in :meth:`_evaluate` and replace them here by figures of single samples.
         """
         return judged
 
@@ -230,7 +230,7 @@ class Task(Component):
                     f"again"
                 )
 
-    def judged_alike(self, one: Evaluation, other: Evaluation) -> bool:
+    def same_truth(self, one: Evaluation, other: Evaluation) -> bool:
         """Return whether metrics of two evaluations can be compared: by default, if their settings
         are equal.
 
@@ -249,7 +249,7 @@ class Task(Component):
         """Return whether two evaluations are of the same samples in the same order, judged by
         their truth.
         """
-        return len(one) == len(other) and one.same_in(other, self.truth)
+        return len(one) == len(other) and one.has_same_arrays(other, self.truth)
 
     def agreement(self, one: Evaluation, other: Evaluation) -> npt.NDArray[np.bool_] | None:
         """Return for which samples two models predict the same, ``(samples,)``; ``None`` if a task
@@ -257,13 +257,15 @@ class Task(Component):
 
         Models whose outputs are not finite predict nothing, so they do not agree.
         """
-        same = self._agreement(one, other)
+        same = self._compute_agreement(one, other)
         if same is None:
             return None
         agreed: npt.NDArray[np.bool_] = same & ~(one.not_finite | other.not_finite)
         return agreed
 
-    def _agreement(self, one: Evaluation, other: Evaluation) -> npt.NDArray[np.bool_] | None:
+    def _compute_agreement(
+        self, one: Evaluation, other: Evaluation
+    ) -> npt.NDArray[np.bool_] | None:
         """Return for which samples two evaluations hold the same predictions; by default, a task
         cannot say.
         """
@@ -283,21 +285,20 @@ class Task(Component):
                 return values if metric.less_is_better else 1 - values
         return None
 
-    def sample_words(self, evaluation: Evaluation, number: int) -> str:
+    def describe_sample(self, evaluation: Evaluation, number: int) -> str:
         """Return a few words about what a model said about a sample, for the caption of its
         picture.
         """
         lost = evaluation.not_finite[number]
-        return "the outputs are not finite" if lost else self._sample_words(evaluation, number)
+        return "the outputs are not finite" if lost else self._describe_sample(evaluation, number)
 
-    def _sample_words(self, evaluation: Evaluation, number: int) -> str:
+    def _describe_sample(self, evaluation: Evaluation, number: int) -> str:
         """Return such words about a finite answer; by default none."""
         return ""
 
-    def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
-        """Yield reasons to doubt the predictions: a kind of :mod:`nnpipe.measuring.doubt`, and a
-        clause.
-        """
+    def warnings(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+        """Yield reasons to doubt the predictions: a kind of
+        :mod:`nnpipe.measuring.validity_warning`, and a clause."""
         return iter(())
 
     def metric(self, name: str) -> QualityMetric:
@@ -314,7 +315,7 @@ class Task(Component):
         raise KeyError(name)
 
 
-def _filled(array: npt.NDArray[Any], lost: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+def _replace_with_zeros(array: npt.NDArray[Any], lost: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
     """Return predictions with zeros in place of all real numbers of some samples."""
     if array.dtype.kind not in "f" or not array.ndim or len(array) != len(lost):
         return array
@@ -323,7 +324,7 @@ def _filled(array: npt.NDArray[Any], lost: npt.NDArray[np.bool_]) -> npt.NDArray
     return found
 
 
-def task_named(name: str) -> Task:
+def get_task(name: str) -> Task:
     """Return the task with this name.
 
     Raises
@@ -331,22 +332,22 @@ def task_named(name: str) -> Task:
     ComponentNotFound
         If there is none here; the message names the nearest.
     """
-    from nnpipe.core.registry import named
+    from nnpipe.core.registry import map_names_to_classes
 
-    check_call(task_named, {"name": name})
-    if (ours := _own(name)) is not None:
+    check_call(get_task, {"name": name})
+    if (ours := _find_own_task(name)) is not None:
         return ours()
-    known = {cls.name: cls for cls in named(Task).values()}
+    known = {cls.name: cls for cls in map_names_to_classes(Task).values()}
     if name not in known:
         raise ComponentNotFound(
             f"there is no task {name!r} "
-            f"here{nearest(name, known) or '; there are: ' + ', '.join(sorted(known))}"
+            f"here{suggest_name(name, known) or '; there are: ' + ', '.join(sorted(known))}"
         )
     return known[name]()
 
 
 @functools.cache
-def _own(name: str) -> type[Task] | None:
+def _find_own_task(name: str) -> type[Task] | None:
     """Return nnpipe's own task of a name, which is in the folder of that name, without a look at
     all others.
     """
@@ -366,31 +367,31 @@ def _is_named(cls: type, name: str) -> bool:
     return issubclass(cls, Task) and cls.name == name and not cls.is_base()
 
 
-def scores_classes(name: str) -> bool:
+def has_class_scores(name: str) -> bool:
     """Return whether models for a task predict one score for each class; false for a task that
     is not known here.
     """
     try:
-        return task_named(name).scores_classes
+        return get_task(name).scores_classes
     except ComponentNotFound:
         return False
 
 
-def task_of(evaluation: Evaluation) -> Task | None:
+def find_task(evaluation: Evaluation) -> Task | None:
     """Return the task of an evaluation; ``None`` if it is not known here, or nothing can be
     computed.
     """
     if not len(evaluation):
         return None
     try:
-        task = task_named(evaluation.task)
+        task = get_task(evaluation.task)
         task.check(evaluation)
     except (ComponentNotFound, ArtifactError):
         return None
     return task
 
 
-def quality_metric(name: str) -> QualityMetric:
+def find_quality_metric(name: str) -> QualityMetric:
     """Return the quality metric with this name, of whichever task has it.
 
     Raises
@@ -398,20 +399,22 @@ def quality_metric(name: str) -> QualityMetric:
     KeyError
         If no task that is known here has such a metric.
     """
-    for task in all_tasks():
+    for task in list_tasks():
         with contextlib.suppress(KeyError):
             return task.metric(name)
     raise KeyError(name)
 
 
-def all_tasks() -> tuple[Task, ...]:
+def list_tasks() -> tuple[Task, ...]:
     """Return every task that is known here, in the order of their names."""
-    from nnpipe.core.registry import named
+    from nnpipe.core.registry import map_names_to_classes
 
-    return tuple(cls() for cls in sorted(named(Task).values(), key=lambda cls: cls.name))
+    return tuple(
+        cls() for cls in sorted(map_names_to_classes(Task).values(), key=lambda cls: cls.name)
+    )
 
 
-def installed_tasks(of_plugins: bool = True) -> tuple[Task, ...]:
+def list_installed_tasks(of_plugins: bool = True) -> tuple[Task, ...]:
     """Return the tasks of nnpipe, and optionally those of plugins, without those that the
     program itself declares.
     """

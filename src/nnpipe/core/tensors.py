@@ -119,7 +119,7 @@ class TensorSpec:
     def check(self, array: np.ndarray) -> None:
         """Raise :class:`SpecMismatch` unless ``array`` has this element type and shape."""
         wanted = _NUMPY.get(self.dtype)  # numpy would read None as float64
-        if (wanted is None or array.dtype != wanted) and not self._holds(array.dtype):
+        if (wanted is None or array.dtype != wanted) and not self._can_hold(array.dtype):
             raise SpecMismatch(
                 f"tensor {self.name!r} has {array.dtype} elements, expected {self.dtype}"
             )
@@ -136,7 +136,7 @@ class TensorSpec:
                 f"{show_shape(self.shape)}"
             )
 
-    def _holds(self, dtype: np.dtype[Any]) -> bool:
+    def _can_hold(self, dtype: np.dtype[Any]) -> bool:
         if self.dtype == "string":
             return dtype.kind in "OUST"
         if self.dtype == "bfloat16":  # numpy knows it only once ml_dtypes is imported
@@ -263,7 +263,7 @@ def check_batch(specs: tuple[TensorSpec, ...], batch: Batch, what: str = "tensor
         ) from None
 
 
-def batch_size(batch: Batch) -> int:
+def get_batch_size(batch: Batch) -> int:
     """Return the number of samples in a batch, or 1 if its tensors have no axes."""
     for array in batch.values():
         return int(array.shape[0]) if array.ndim else 1
@@ -275,7 +275,7 @@ def show_shape(shape: tuple[int | None, ...]) -> str:
     return "(" + ", ".join("?" if length is None else str(length) for length in shape) + ")"
 
 
-def random_batch(io: IOSpec, size: int, seed: int = 0) -> dict[str, np.ndarray]:
+def generate_random_batch(io: IOSpec, size: int, seed: int = 0) -> dict[str, np.ndarray]:
     """Return random inputs for a model: standard normal real numbers and small integers.
 
     ``size`` is the length of free first axes; other free axes get length 1.

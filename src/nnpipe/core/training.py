@@ -64,7 +64,7 @@ class TrainingOptions(Component):
                 f"--run-folder"
             )
 
-    def weight_options(self) -> dict[str, Any]:
+    def get_weight_options(self) -> dict[str, Any]:
         """Return the options on which the weights depend, as JSON: all but output paths and
         observers.
         """

@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from nnpipe.core.errors import ConfigError, DatasetError
 from nnpipe.core.task import Task
-from nnpipe.core.tensor_meaning import is_name
-from nnpipe.datasets.table import SUFFIXES, Texts, number_in, table_of
+from nnpipe.core.tensor_metadata import is_name
+from nnpipe.datasets.table import SUFFIXES, Texts, open_table, parse_number
 from nnpipe.experiment.readers.npz import NpzReader
 
 Array = npt.NDArray[Any]
@@ -30,7 +30,7 @@ _SIGNATURE = b"PK\x03\x04"
 _KINDS = "biufUS"
 
 
-def mapped_array(path: Path) -> Array:
+def open_npy(path: Path) -> Array:
     """Return the array of a ``.npy`` file, memory-mapped.
 
     Raises
@@ -52,7 +52,7 @@ def mapped_array(path: Path) -> Array:
     return found
 
 
-def raw_array(path: Path, dtype: str, shape: tuple[int, ...]) -> Array:
+def open_raw_array(path: Path, dtype: str, shape: tuple[int, ...]) -> Array:
     """Return the samples in a file of nothing but numbers, memory-mapped: ``(n, *shape)``,
     little-endian.
 
@@ -76,12 +76,12 @@ def raw_array(path: Path, dtype: str, shape: tuple[int, ...]) -> Array:
         raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def arrays_of_folder(folder: Path) -> dict[str, Array]:
+def open_array_folder(folder: Path) -> dict[str, Array]:
     """Return the arrays of all ``.npy`` files in a folder, by their names without the ending."""
-    return {path.stem: mapped_array(path) for path in sorted(folder.glob("*.npy"))}
+    return {path.stem: open_npy(path) for path in sorted(folder.glob("*.npy"))}
 
 
-def arrays_of_archive(path: Path) -> Mapping[str, Array]:
+def open_npz(path: Path) -> Mapping[str, Array]:
     """Return the arrays of an ``.npz`` archive: memory-mapped if none is compressed, otherwise
     loaded.
 
@@ -92,13 +92,13 @@ def arrays_of_archive(path: Path) -> Mapping[str, Array]:
     """
     if not path.is_file():
         raise DatasetError(f"{path}: no such folder of .npy files, and no such .npz archive")
-    found = _mapped_members(path)
+    found = _map_members(path)
     if found is not None:
         return found
     return {name: np.asarray(column) for name, column in NpzReader(path=path).read().items()}
 
 
-def _mapped_members(path: Path) -> dict[str, Array] | None:
+def _map_members(path: Path) -> dict[str, Array] | None:
     """Return the arrays of an archive that :func:`numpy.savez` wrote; ``None`` if they cannot be
     mapped.
     """
@@ -116,7 +116,7 @@ def _mapped_members(path: Path) -> dict[str, Array] | None:
                 if info.compress_type != zipfile.ZIP_STORED or signature != _SIGNATURE or not whole:
                     return None
                 file.seek(start)
-                array = _mapped(path, file, start + info.file_size)
+                array = _map_member(path, file, start + info.file_size)
                 if array is None:
                     return None
                 found[info.filename[:-4]] = array
@@ -125,7 +125,7 @@ def _mapped_members(path: Path) -> dict[str, Array] | None:
     return found
 
 
-def _mapped(path: Path, file: Any, end: int) -> Array | None:
+def _map_member(path: Path, file: Any, end: int) -> Array | None:
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0)):
         return None
@@ -261,21 +261,21 @@ class NamedFile:
         """
         path = folder / self.file
         if self._is_raw:
-            return raw_array(path, *self._raw_form)
+            return open_raw_array(path, *self._raw_form)
         suffix = path.suffix.lower()
         if suffix in SUFFIXES:
             columns = tuple(self.details[0].split(",")) if self.details else ()
-            table = table_of(path)
+            table = open_table(path)
             if not columns and len(table.names) != 1:
                 raise DatasetError(
                     f"{path} has several columns; say which with --arrays "
                     f"{self.name}={self.file}:COLUMN"
                 )
-            return column_of(path, columns or table.names)
+            return read_columns(path, columns or table.names)
         if suffix == ".npy":
-            return mapped_array(path)
+            return open_npy(path)
         if suffix in _TEXT:
-            return _lines(path)
+            return _read_label_lines(path)
         raise DatasetError(
             f"{path}: give the element type and the shape of a sample of raw numbers, as in "
             f"--arrays {self.name}={self.file}:float32:28x28; other endings are .npy, "
@@ -283,7 +283,7 @@ class NamedFile:
         )
 
 
-def listed_names(there: Collection[str]) -> str:
+def format_array_names(there: Collection[str]) -> str:
     """Return the names of the arrays that are there, or the first ones, as a clause of a
     message.
     """
@@ -292,7 +292,7 @@ def listed_names(there: Collection[str]) -> str:
     return f"there are {', '.join(shown)}{more}" if shown else "there are none"
 
 
-def targets_among(
+def select_targets(
     there: Set[str], task: Task, chosen: tuple[NamedParts, ...]
 ) -> tuple[NamedParts, ...]:
     """Return the targets that were chosen, each with its name in the task, or those of the task
@@ -316,7 +316,7 @@ def targets_among(
     found = {name: NamedParts(name, (name,)) for name in known if name in there}
     if LABEL in known and LABEL not in there and LABELS in there:
         found[LABEL] = NamedParts(LABEL, (LABELS,))
-    listed = listed_names(there)
+    listed = format_array_names(there)
     missing = [name for name in task.targets if name not in found]
     if missing == [LABEL]:
         raise DatasetError(f"no array {LABELS!r} with the class of each sample; {listed}")
@@ -329,30 +329,32 @@ def targets_among(
     return tuple(found.values())
 
 
-def column_of(path: Path, columns: tuple[str, ...]) -> Array | Texts:
+def read_columns(path: Path, columns: tuple[str, ...]) -> Array | Texts:
     """Return columns of a table: the texts of one, or the numbers of several, ``(rows,
     columns)``.
     """
-    table = table_of(path)
-    return table.texts(columns[0]) if len(columns) == 1 else table.numbers(columns)
+    table = open_table(path)
+    return table.read_texts(columns[0]) if len(columns) == 1 else table.numbers(columns)
 
 
-def class_numbers(labels: Texts, where: str) -> tuple[npt.NDArray[np.integer], tuple[str, ...]]:
+def encode_class_labels(
+    labels: Texts, where: str
+) -> tuple[npt.NDArray[np.integer], tuple[str, ...]]:
     """Return class numbers, and the names of the classes if the labels are no numbers."""
     if "" in labels.names:
         row = int(np.flatnonzero(labels.codes == labels.names.index(""))[0])
         raise DatasetError(f"{where}: sample {row} has no class")
-    numbers = [number_in(name) for name in labels.names]
+    numbers = [parse_number(name) for name in labels.names]
     if all(
         number is not None and number.is_integer() and 0 <= number < _MOST_NUMBERED
         for number in numbers
     ):
         return np.array(numbers, np.int64)[labels.codes], ()
-    ordered = labels.in_order()
+    ordered = labels.to_ordered()
     return ordered.codes, ordered.names
 
 
-def _lines(path: Path) -> Texts:
+def _read_label_lines(path: Path) -> Texts:
     try:
         if path.stat().st_size > _LONGEST_LIST:
             raise DatasetError(f"{path} is too large for a list of classes")
@@ -410,6 +412,6 @@ class QuantisedInput:
                 f"{self.name or 'the input'} holds {array.dtype}; quantised numbers are integers"
             )
 
-    def real(self, array: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    def dequantize(self, array: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         """Return real numbers, float32."""
         return ((array.astype(np.float64) - self.zero_point) * self.scale).astype(np.float32)

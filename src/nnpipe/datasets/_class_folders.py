@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from nnpipe.core.dataset import SPLITS
 from nnpipe.core.errors import DatasetError
-from nnpipe.core.messages import nearest
-from nnpipe.datasets._split import TRAIN, splits_named
+from nnpipe.core.messages import suggest_name
+from nnpipe.datasets._split import TRAIN, find_splits
 
 _LIMIT = 16 << 20
 
@@ -77,7 +77,7 @@ class ClassList:
                 )
             if found:
                 return found[0]
-        hint = nearest(folder, (name.partition(",")[0] for name in self.names))
+        hint = suggest_name(folder, (name.partition(",")[0] for name in self.names))
         raise DatasetError(f"the folder {folder!r} is no class of {self.path}{hint}")
 
 
@@ -110,7 +110,7 @@ class Listing:
     notes: tuple[str, ...] = ()
 
 
-def class_folders(
+def list_class_files(
     root: Path, suffixes: Collection[str], kind: str, class_list: Path | None
 ) -> Listing:
     """Return the files in folders of classes; no file is opened.
@@ -136,17 +136,17 @@ def class_folders(
             f"{root} is no folder; --dataset-root must hold one folder of {kind} for each class"
         )
     known = ClassList.read(class_list) if class_list else None
-    root = _unwrapped(root, suffixes)
-    inside = {folder.name: folder for folder in folders_in(root)}
-    splits = _splits(root, inside, suffixes, kind, known)
+    root = _unwrap_folder(root, suffixes)
+    inside = {folder.name: folder for folder in list_folders(root)}
+    splits = _find_split_folders(root, inside, suffixes, kind, known)
     if not splits:
         _refuse_wrapper(root, inside, suffixes, known)
-        return _listing([(root, None)], suffixes, kind, known)
+        return _build_listing([(root, None)], suffixes, kind, known)
     parts: list[tuple[Path, int | None]] = [(inside[name], code) for name, code in splits.items()]
-    return _listing(parts, suffixes, kind, known)
+    return _build_listing(parts, suffixes, kind, known)
 
 
-def files_in(folder: Path, suffixes: Collection[str]) -> list[Path]:
+def find_files(folder: Path, suffixes: Collection[str]) -> list[Path]:
     """Return the files below ``folder`` with these suffixes, in the same order on every system.
 
     Hidden files and folders are left out, and links to folders are not followed.
@@ -170,7 +170,7 @@ def files_in(folder: Path, suffixes: Collection[str]) -> list[Path]:
     return [Path(path) for path in sorted(found, key=os.fsencode)]
 
 
-def folders_in(folder: Path) -> list[Path]:
+def list_folders(folder: Path) -> list[Path]:
     """Return the folders in a folder, without hidden ones, sorted by name."""
     try:
         inside = list(folder.iterdir())
@@ -180,7 +180,7 @@ def folders_in(folder: Path) -> list[Path]:
     return sorted(path for path in folders if path.name not in _IGNORED)
 
 
-def _splits(
+def _find_split_folders(
     root: Path,
     inside: Mapping[str, Path],
     suffixes: Collection[str],
@@ -188,8 +188,8 @@ def _splits(
     known: ClassList | None,
 ) -> dict[str, int]:
     """Return the folders that are splits, with their codes; none if the folders are classes."""
-    splits = dict(sorted(splits_named(inside).items(), key=lambda named: named[1]))
-    classes_below = {name for name in splits if folders_in(inside[name])}
+    splits = dict(sorted(find_splits(inside).items(), key=lambda named: named[1]))
+    classes_below = {name for name in splits if list_folders(inside[name])}
     directly = [
         name for name in splits if name not in classes_below and _has_files(inside[name], suffixes)
     ]
@@ -224,16 +224,16 @@ def _splits(
     return splits
 
 
-def _unwrapped(folder: Path, suffixes: Collection[str]) -> Path:
+def _unwrap_folder(folder: Path, suffixes: Collection[str]) -> Path:
     """Return the folder itself, or the one that archives put into it: of its own name, or with
     the splits.
     """
-    inside = folders_in(folder)
+    inside = list_folders(folder)
     while len(inside) == 1 and not _has_files(folder, suffixes):
-        below = folders_in(inside[0])
+        below = list_folders(inside[0])
         named_so = inside[0].name.lower() == folder.name.lower() and below
         if not named_so and not (
-            splits_named(path.name for path in below) and not splits_named([inside[0].name])
+            find_splits(path.name for path in below) and not find_splits([inside[0].name])
         ):
             break
         folder, inside = inside[0], below
@@ -247,7 +247,7 @@ def _refuse_wrapper(
     classes.
     """
     for name, folder in inside.items() if len(inside) == 1 and known is None else ():
-        below = folders_in(folder)
+        below = list_folders(folder)
         if len(below) > 1 and not _has_files(folder, suffixes):
             raise DatasetError(
                 f"{root} holds the folder {name} alone, which holds "
@@ -266,14 +266,16 @@ def _has_files(folder: Path, suffixes: Collection[str]) -> bool:
         )
 
 
-def _listing(
+def _build_listing(
     parts: list[tuple[Path, int | None]],
     suffixes: Collection[str],
     kind: str,
     known: ClassList | None,
 ) -> Listing:
     classes = [
-        (folder, code) for part, code in parts for folder in folders_in(_unwrapped(part, suffixes))
+        (folder, code)
+        for part, code in parts
+        for folder in list_folders(_unwrap_folder(part, suffixes))
     ]
     if not classes:
         raise DatasetError(
@@ -285,7 +287,7 @@ def _listing(
     labels: list[int] = []
     codes: list[int] = []
     for folder, code in classes:
-        found = files_in(folder, suffixes)
+        found = find_files(folder, suffixes)
         if not found:
             raise DatasetError(f"{folder} holds no {kind}; remove it if it is no class")
         paths += found

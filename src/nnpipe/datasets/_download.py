@@ -25,12 +25,12 @@ from typing import TextIO
 
 from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ConfigError, DatasetError
-from nnpipe.core.files import sha256_of, write_text
-from nnpipe.datasets._progress import ByteProgress, locked, readable_size
+from nnpipe.core.files import compute_sha256, write_text
+from nnpipe.datasets._progress import ByteProgress, file_lock, format_size
 from nnpipe.datasets._transfer import (
     SCHEMES,
     HTTPClient,
-    Partial,
+    PartialFile,
     PermanentFailure,
     TemporaryFailure,
     transfer,
@@ -39,7 +39,7 @@ from nnpipe.datasets._transfer import (
 _BLOCK = 1 << 20
 
 
-def known_sha256(path: Path, *, unpacked: bool = False) -> str:
+def get_sha256(path: Path, *, unpacked: bool = False) -> str:
     """Return the SHA-256 of ``path``, from the stamp beside it if the file has not changed since it
     was last read.
 
@@ -61,13 +61,13 @@ def known_sha256(path: Path, *, unpacked: bool = False) -> str:
         If the file cannot be read.
     """
     stamp_path = path.with_name(f".{path.name}.checked")
-    before = _identity(path)
+    before = _get_file_identity(path)
     key = "unpacked" if unpacked else "packed"
-    sums = _stamped_sums(stamp_path, before)
+    sums = _read_stamp(stamp_path, before)
     if key in sums:
         return sums[key]
-    found = _unpacked_sha256(path) if unpacked else sha256_of(path)
-    if _identity(path) == before and _may_be_written(path.parent):
+    found = _compute_unpacked_sha256(path) if unpacked else compute_sha256(path)
+    if _get_file_identity(path) == before and _is_writable(path.parent):
         with suppress(OSError):
             write_text(
                 stamp_path, json.dumps({"file": before, "sha256": {**sums, key: found}}) + "\n"
@@ -75,7 +75,7 @@ def known_sha256(path: Path, *, unpacked: bool = False) -> str:
     return found
 
 
-def _stamped_sums(stamp_path: Path, identity: list[int]) -> dict[str, str]:
+def _read_stamp(stamp_path: Path, identity: list[int]) -> dict[str, str]:
     try:
         stamp = parse_json(stamp_path.read_text(encoding="utf-8"))
         if stamp["file"] == identity:
@@ -85,7 +85,7 @@ def _stamped_sums(stamp_path: Path, identity: list[int]) -> dict[str, str]:
     return {}
 
 
-def _unpacked_sha256(path: Path) -> str:
+def _compute_unpacked_sha256(path: Path) -> str:
     digest = hashlib.sha256()
     try:
         with gzip.open(path, "rb") as content:
@@ -96,12 +96,12 @@ def _unpacked_sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _may_be_written(folder: Path) -> bool:
+def _is_writable(folder: Path) -> bool:
     # Root may write everywhere, but a folder without any write permission should stay unchanged.
     return bool(folder.stat().st_mode & 0o222)
 
 
-def _identity(path: Path) -> list[int]:
+def _get_file_identity(path: Path) -> list[int]:
     status = path.stat()
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
@@ -220,9 +220,9 @@ def fetch(
     with ByteProgress(file.name, shown=progress, stream=stream) as display:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with locked(
+            with file_lock(
                 path.with_name(f".{file.name}.lock"),
-                lambda: display.say(
+                lambda: display.print_line(
                     f"waiting for another process that is downloading {file.name} to {path.parent}"
                 ),
             ):
@@ -264,12 +264,12 @@ def _is_there(file: RemoteFile, path: Path) -> bool:
     if file.sha256 is None:
         return True
     try:
-        found = known_sha256(path)
+        found = get_sha256(path)
         if found == file.sha256:
             return True
         if (
             file.content_sha256 is not None
-            and known_sha256(path, unpacked=True) == file.content_sha256
+            and get_sha256(path, unpacked=True) == file.content_sha256
         ):
             return True
     except OSError as error:
@@ -281,7 +281,7 @@ def _is_there(file: RemoteFile, path: Path) -> bool:
 
 
 def _download(job: _Job, display: ByteProgress) -> None:
-    file, partial = job.file, Partial(job.path)
+    file, partial = job.file, PartialFile(job.path)
     if partial.length() == file.size and _accept(job, partial):
         return  # the last run ended between the last byte and the renaming
     _announce(file, partial.length(), job.path.parent, display)
@@ -292,7 +292,7 @@ def _download(job: _Job, display: ByteProgress) -> None:
         asked_pause = 0.0
         for url in list(live):
             try:
-                _attempt(job, url, partial, display)
+                _try_address(job, url, partial, display)
                 return
             except PermanentFailure as failure:
                 failures[url] = str(failure)
@@ -300,7 +300,7 @@ def _download(job: _Job, display: ByteProgress) -> None:
             except TemporaryFailure as failure:
                 failures[url] = str(failure)
                 asked_pause = max(asked_pause, failure.retry_after)
-            display.say(f"{file.name}: {_one_line(url)}: {_one_line(failures[url])}")
+            display.print_line(f"{file.name}: {_to_one_line(url)}: {_to_one_line(failures[url])}")
         if partial.length() >= farthest + _PROGRESS_WORTH:
             farthest, rounds = partial.length(), 0
         else:
@@ -311,9 +311,11 @@ def _download(job: _Job, display: ByteProgress) -> None:
             0.5, 1.0
         )
         pause = max(pause, min(asked_pause, _LONGEST_PAUSE))
-        display.say(f"{file.name}: trying again in {pause:.1f} s")
+        display.print_line(f"{file.name}: trying again in {pause:.1f} s")
         job.sleep(pause)
-    causes = "; ".join(f"{_one_line(url)}: {_one_line(cause)}" for url, cause in failures.items())
+    causes = "; ".join(
+        f"{_to_one_line(url)}: {_to_one_line(cause)}" for url, cause in failures.items()
+    )
     facts = [f"sha256 {file.sha256}"] * (file.sha256 is not None) + [f"{file.size} bytes"] * (
         file.size is not None
     )
@@ -324,7 +326,7 @@ def _download(job: _Job, display: ByteProgress) -> None:
     )
 
 
-def _attempt(job: _Job, url: str, partial: Partial, display: ByteProgress) -> None:
+def _try_address(job: _Job, url: str, partial: PartialFile, display: ByteProgress) -> None:
     """Try one address; on return the file is in place with the right content."""
     line = HTTPClient(url, job.timeout)
     while True:
@@ -339,11 +341,11 @@ def _attempt(job: _Job, url: str, partial: Partial, display: ByteProgress) -> No
         # The older part may have been wrong: start over with this address.
 
 
-def _accept(job: _Job, partial: Partial) -> bool:
+def _accept(job: _Job, partial: PartialFile) -> bool:
     """Move a finished partial file to its place if its content is right, otherwise discard it."""
     file = job.file
     right = (
-        sha256_of(partial.path) == file.sha256
+        compute_sha256(partial.path) == file.sha256
         if file.sha256 is not None
         else file.check and file.check(partial.path)
     )
@@ -355,14 +357,14 @@ def _accept(job: _Job, partial: Partial) -> bool:
 
 
 def _announce(file: RemoteFile, have: int, folder: Path, display: ByteProgress) -> None:
-    size = "of unknown size" if file.size is None else readable_size(file.size)
-    resumed = f", going on at {readable_size(have)}" if have else ""
-    display.say(
-        f"downloading {file.name} ({size}{resumed}) from {_one_line(file.urls[0])} to {folder}"
+    size = "of unknown size" if file.size is None else format_size(file.size)
+    resumed = f", going on at {format_size(have)}" if have else ""
+    display.print_line(
+        f"downloading {file.name} ({size}{resumed}) from {_to_one_line(file.urls[0])} to {folder}"
     )
 
 
-def _one_line(text: str) -> str:
+def _to_one_line(text: str) -> str:
     """Return a server's text, shortened to one line for a terminal."""
     clean = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     return clean if len(clean) <= 200 else clean[:199] + "…"

@@ -19,7 +19,7 @@ _ELEMENT = 8 << 20
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
-def elements(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, Any]]:
+def iter_keyed_elements(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, Any]]:
     """Yield the elements of some arrays of a file that holds one object, each with the array's key.
 
     Parameters
@@ -34,11 +34,11 @@ def elements(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, Any]]:
     DatasetError
         If the file is missing or no such JSON, or an element is unreasonably large.
     """
-    with _opened(path) as file:
-        yield from _Reader(path, file, "object with arrays").elements(wanted)
+    with _open_text(path) as file:
+        yield from _Reader(path, file, "object with arrays").iter_keyed_elements(wanted)
 
 
-def array_elements(path: Path) -> Iterator[Any]:
+def iter_array_elements(path: Path) -> Iterator[Any]:
     """Yield the elements of a file that holds one array.
 
     Raises
@@ -46,12 +46,12 @@ def array_elements(path: Path) -> Iterator[Any]:
     DatasetError
         If the file is missing or no such JSON, or an element is unreasonably large.
     """
-    with _opened(path) as file:
-        yield from _Reader(path, file, "array").array()
+    with _open_text(path) as file:
+        yield from _Reader(path, file, "array").iter_array_elements()
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[str]]:
+def _open_text(path: Path) -> Iterator[IO[str]]:
     """Open a text file, which may be compressed by gzip."""
     opened = gzip.open if path.suffix.lower() == ".gz" else open
     try:
@@ -71,45 +71,45 @@ class _Reader:
         self._text, self._at = "", 0
         self._decoder = json.JSONDecoder(parse_constant=self._constant)
 
-    def elements(self, wanted: Collection[str]) -> Iterator[tuple[str, Any]]:
-        self._take("{")
+    def iter_keyed_elements(self, wanted: Collection[str]) -> Iterator[tuple[str, Any]]:
+        self._require_mark("{")
         if self._peek() == "}":
             return
         while True:
-            key = self._value()
+            key = self._read_value()
             if not isinstance(key, str):
-                raise self._damaged()
-            self._take(":")
+                raise self._make_error()
+            self._require_mark(":")
             # Arrays that are not wanted may be as long as those that are.
             if self._peek() == "[":
-                for element in self.array():
+                for element in self.iter_array_elements():
                     if key in wanted:
                         yield key, element
             else:
-                self._value()
+                self._read_value()
             if self._next() == "}":
                 return
 
-    def array(self) -> Iterator[Any]:
-        self._take("[")
+    def iter_array_elements(self) -> Iterator[Any]:
+        self._require_mark("[")
         if self._peek() == "]":
             self._at += 1
             return
         while True:
-            yield self._value()
+            yield self._read_value()
             if self._next() == "]":
                 return
 
     def _next(self) -> str:
         found = self._peek()
         if found not in (",", "]", "}"):
-            raise self._damaged()
+            raise self._make_error()
         self._at += 1
         return found
 
-    def _take(self, mark: str) -> None:
+    def _require_mark(self, mark: str) -> None:
         if self._peek() != mark:
-            raise self._damaged()
+            raise self._make_error()
         self._at += 1
 
     def _peek(self) -> str:
@@ -118,10 +118,10 @@ class _Reader:
             self._at = space.end() if space else self._at
             if self._at < len(self._text):
                 return self._text[self._at]
-            if not self._more():
-                raise self._damaged("it ends too early")
+            if not self._read_more():
+                raise self._make_error("it ends too early")
 
-    def _value(self) -> Any:
+    def _read_value(self) -> Any:
         self._peek()
         while True:
             try:
@@ -130,15 +130,15 @@ class _Reader:
             except (ValueError, RecursionError) as error:
                 # Most values that cannot be read are cut off where the text that was read so far
                 # ends.
-                if not isinstance(error, json.JSONDecodeError) or not self._more():
-                    raise self._damaged(str(error) or "it is nested too deeply") from None
+                if not isinstance(error, json.JSONDecodeError) or not self._read_more():
+                    raise self._make_error(str(error) or "it is nested too deeply") from None
                 continue
-            if end == len(self._text) and self._more():  # a number may go on
+            if end == len(self._text) and self._read_more():  # a number may go on
                 continue
             self._at = end
             return found
 
-    def _more(self) -> bool:
+    def _read_more(self) -> bool:
         """Read on, at least as much as there is of the present element; return whether there was
         more.
         """
@@ -152,7 +152,7 @@ class _Reader:
     def _constant(self, name: str) -> Any:
         raise DatasetError(f"{self._path}: {name} is no number that JSON knows")
 
-    def _damaged(self, why: str = "") -> DatasetError:
+    def _make_error(self, why: str = "") -> DatasetError:
         return DatasetError(
             f"{self._path} is no JSON {self._form}{': ' * bool(why)}{why[:120]}; get it again"
         )

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.errors import DatasetError
-from nnpipe.core.messages import nearest
+from nnpipe.core.messages import suggest_name
 
 COMMA = ","
 _OTHERS = ";\t|"
@@ -23,7 +23,7 @@ _WITH_COMMA = re.compile(r"\s*[+-]?\d*,\d+([eE][+-]?\d+)?\s*")
 _WITH_POINT = re.compile(r"\s*[+-]?\d*\.\d+([eE][+-]?\d+)?\s*")
 
 
-def delimiter_of(first: str, second: str = "") -> str:
+def infer_delimiter(first: str, second: str = "") -> str:
     """Return what separates the cells of a table, given its first two lines: a comma, a semicolon,
     a tab or a bar.
 
@@ -31,19 +31,21 @@ def delimiter_of(first: str, second: str = "") -> str:
 
     Examples
     --------
-    >>> delimiter_of("age;price, net", "31;2,50")
+    >>> infer_delimiter("age;price, net", "31;2,50")
     ';'
-    >>> delimiter_of("power|kW,price", "31,2.50")
+    >>> infer_delimiter("power|kW,price", "31,2.50")
     ','
     """
-    split = [delimiter for delimiter in (*_OTHERS, COMMA) if len(cells(first, delimiter)) > 1]
-    fitting = (each for each in split if len(cells(second, each)) == len(cells(first, each)))
+    split = [delimiter for delimiter in (*_OTHERS, COMMA) if len(split_cells(first, delimiter)) > 1]
+    fitting = (
+        each for each in split if len(split_cells(second, each)) == len(split_cells(first, each))
+    )
     # Without one that fits both lines, the message about the second names the cells that are too
     # many or too few.
     return next(fitting, COMMA if COMMA in split or not split else split[0])
 
 
-def cells(line: str, delimiter: str) -> list[str]:
+def split_cells(line: str, delimiter: str) -> list[str]:
     """Return the cells of a line; none if it is no line of a table."""
     try:
         return next(csv.reader([line], delimiter=delimiter), [])
@@ -63,7 +65,7 @@ class DecimalMarks:
         self._path, self._delimiter = path, delimiter
         self._marks: dict[str, tuple[str, str]] = {}
 
-    def plain(self, column: str, cell: str) -> str:
+    def normalize(self, column: str, cell: str) -> str:
         """Return a cell with a point where a number has a comma.
 
         Raises
@@ -94,7 +96,9 @@ class DecimalMarks:
         rows = [row for row in csv.reader(lines, delimiter=self._delimiter) if row]
         if any(len(row) != len(names) for row in rows):
             raise ValueError("a row has another number of cells")
-        found = [[float(self.plain(names[place], row[place])) for place in places] for row in rows]
+        found = [
+            [float(self.normalize(names[place], row[place])) for place in places] for row in rows
+        ]
         with np.errstate(over="ignore"):
             return np.array(found, np.float32).reshape(-1, len(places))
 
@@ -107,7 +111,7 @@ _SHORTEST = 8  # characters of a line of names that may begin like that of sprea
 _WIDE = ("\\xff\\xfe", "\\xfe\\xff")  # the first bytes of UTF-16, which are none of UTF-8
 
 
-def column_names(path: Path) -> tuple[str, ...]:
+def read_header_names(path: Path) -> tuple[str, ...]:
     """Return the names in the first line of a CSV file.
 
     Raises
@@ -115,21 +119,21 @@ def column_names(path: Path) -> tuple[str, ...]:
     DatasetError
         If the file cannot be read, or the first line has no names, or one twice.
     """
-    with _opened(path) as file:
-        return _header(path, file)[0]
+    with _open_table(path) as file:
+        return _read_header(path, file)[0]
 
 
 def read_column_names(path: Path) -> tuple[str, ...]:
     """Return the columns of a CSV file that have names of their own; raises as
-    :func:`column_names`.
+    :func:`read_header_names`.
     """
-    return tuple(name for name in column_names(path) if not is_unnamed(name))
+    return tuple(name for name in read_header_names(path) if not is_unnamed(name))
 
 
-def delimiter_in(path: Path) -> str:
-    """Return what separates the cells of a CSV file; raises as :func:`column_names`."""
-    with _opened(path) as file:
-        return _header(path, file)[1]
+def read_delimiter(path: Path) -> str:
+    """Return what separates the cells of a CSV file; raises as :func:`read_header_names`."""
+    with _open_table(path) as file:
+        return _read_header(path, file)[1]
 
 
 def read_numbers(path: Path, columns: Sequence[str]) -> npt.NDArray[np.float32]:
@@ -142,20 +146,20 @@ def read_numbers(path: Path, columns: Sequence[str]) -> npt.NDArray[np.float32]:
     DatasetError
         If a column is missing, or a cell is no finite number; the message says where.
     """
-    with _opened(path) as file:
-        names, delimiter = _header(path, file)
+    with _open_table(path) as file:
+        names, delimiter = _read_header(path, file)
         marks = DecimalMarks(path, delimiter)
         for column in columns:
             if column not in names:
                 raise DatasetError(
-                    f"{path} has no column {column!r}{nearest(column, names)}; it has: "
+                    f"{path} has no column {column!r}{suggest_name(column, names)}; it has: "
                     f"{', '.join(names)}"
                 )
         places = [names.index(column) for column in columns]
         # Growing by doubling would hold three times the result for a moment.
         rows, parts, line = 0, [], 2
-        for lines in _blocks(path, file):
-            part = _numbers(path, lines, line, places, names, delimiter, marks)
+        for lines in _iter_blocks(path, file):
+            part = _parse_numbers(path, lines, line, places, names, delimiter, marks)
             parts.append(part)
             rows += len(part)
             line += len(lines)
@@ -179,11 +183,11 @@ def read_blocks(path: Path) -> Iterator[list[str]]:
     DatasetError
         If the file cannot be read, or a line is too long.
     """
-    with _opened(path) as file:
-        yield from _blocks(path, file)
+    with _open_table(path) as file:
+        yield from _iter_blocks(path, file)
 
 
-def _blocks(path: Path, file: TextIO) -> Iterator[list[str]]:
+def _iter_blocks(path: Path, file: TextIO) -> Iterator[list[str]]:
     """Yield the lines of a file, some megabytes at once; a file without line ends is not read as
     a whole.
     """
@@ -201,7 +205,7 @@ def _blocks(path: Path, file: TextIO) -> Iterator[list[str]]:
         yield [rest]
 
 
-def _opened(path: Path) -> TextIO:
+def _open_table(path: Path) -> TextIO:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise DatasetError(f"{path} has more than {_MOST_BYTES >> 30} GiB")
@@ -211,7 +215,7 @@ def _opened(path: Path) -> TextIO:
         raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def _header(path: Path, file: TextIO) -> tuple[tuple[str, ...], str]:
+def _read_header(path: Path, file: TextIO) -> tuple[tuple[str, ...], str]:
     """Return the names of the columns, and what separates cells."""
     first = file.readline(_LONGEST_LINE)
     if len(first) == _LONGEST_LINE:
@@ -220,15 +224,15 @@ def _header(path: Path, file: TextIO) -> tuple[tuple[str, ...], str]:
         )
     if first.startswith(_WIDE):
         raise DatasetError(f"{path} is written in UTF-16: save it as UTF-8")
-    with _opened(path) as again:
+    with _open_table(path) as again:
         _, second = again.readline(_LONGEST_LINE), again.readline(_LONGEST_LINE)
-        delimiter = delimiter_of(first, second)
+        delimiter = infer_delimiter(first, second)
         if len(first.strip()) < _SHORTEST and first.lower().startswith("sep="):
             raise DatasetError(
                 f"{path}: its first line, {first.strip()}, is for a spreadsheet program; remove it"
             )
-    held = [name.strip() for name in cells(first, delimiter)]
-    _refuse_numbers(path, held, cells(second, delimiter), delimiter)
+    held = [name.strip() for name in split_cells(first, delimiter)]
+    _check_header(path, held, split_cells(second, delimiter), delimiter)
     names = tuple(name or f"{_UNNAMED}{place}" for place, name in enumerate(held))
     if not any(held) or len(set(names)) < len(names):
         raise DatasetError(f"{path}: the first line must have a name for each column, no two alike")
@@ -242,18 +246,20 @@ def is_unnamed(column: str) -> bool:
     return column.startswith((_UNNAMED, "__index_level_"))
 
 
-def _refuse_numbers(path: Path, names: Sequence[str], row: Sequence[str], delimiter: str) -> None:
+def _check_header(path: Path, names: Sequence[str], row: Sequence[str], delimiter: str) -> None:
     """Raise :class:`DatasetError` if the first line is a row: wherever the next one has a
     number, it has one, too.
     """
     pairs = [
-        pair for pair in zip(names, row, strict=False) if _number(pair[1], delimiter) is not None
+        pair
+        for pair in zip(names, row, strict=False)
+        if _parse_number(pair[1], delimiter) is not None
     ]
     named = [name for name in names if name]
     counted = [[str(number) for number in range(first, first + len(pairs))] for first in (0, 1)]
     if (
         not pairs
-        or any(_number(name, delimiter) is None for name, _ in pairs)
+        or any(_parse_number(name, delimiter) is None for name, _ in pairs)
         or named[: len(pairs)] in counted
     ):
         return
@@ -264,14 +270,14 @@ def _refuse_numbers(path: Path, names: Sequence[str], row: Sequence[str], delimi
     )
 
 
-def _number(cell: str, delimiter: str) -> float | None:
+def _parse_number(cell: str, delimiter: str) -> float | None:
     try:
         return float(cell if delimiter == COMMA else cell.replace(COMMA, "."))
     except ValueError:
         return None
 
 
-def _numbers(
+def _parse_numbers(
     path: Path,
     lines: list[str],
     first: int,
@@ -298,20 +304,20 @@ def _numbers(
             return found
     except (ValueError, IndexError):
         pass
-    raise DatasetError(f"{path}, {_first_fault(lines, first, places, names, delimiter)}")
+    raise DatasetError(f"{path}, {_describe_first_fault(lines, first, places, names, delimiter)}")
 
 
-def _first_fault(
+def _describe_first_fault(
     lines: list[str], first: int, places: Sequence[int], names: Sequence[str], delimiter: str
 ) -> str:
     for number, line in enumerate(lines, first):
-        row = cells(line, delimiter)
+        row = split_cells(line, delimiter)
         if not row:
             continue
         if len(row) != len(names):
             return f"line {number}: {len(row)} cells, and there are {len(names)} columns"
         for place in places:
-            value = _number(row[place], delimiter)
+            value = _parse_number(row[place], delimiter)
             if value is None or not abs(value) <= float(np.finfo(np.float32).max):
                 return (
                     f"line {number}: {row[place][:40]!r} in column {names[place]} is no number; "

@@ -11,12 +11,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from nnpipe.core.foreign_text import harmless, raw_stream
+from nnpipe.core.foreign_text import get_raw_stream, sanitize_text
 
 _SECONDS_BETWEEN_LINES = 15.0
 
 
-def readable_size(count: int) -> str:
+def format_size(count: int) -> str:
     """Return a number of bytes in readable form, such as ``9.9 MB``."""
     amount = float(count)
     for unit in ("B", "kB", "MB"):
@@ -48,7 +48,7 @@ class ByteProgress:
     def __exit__(self, *_: object) -> None:
         self.clear()
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Print one line, above the bar if there is one."""
         if not self._shown:
             return
@@ -61,7 +61,7 @@ class ByteProgress:
         self.clear()
         self._position, self._total = position, total
         if self._shown and self._stream.isatty():
-            self._bar = _tqdm_bar(self._name, position, total, self._stream)
+            self._bar = _create_tqdm_bar(self._name, position, total, self._stream)
 
     def advance(self, count: int) -> None:
         """Add ``count`` bytes."""
@@ -70,8 +70,8 @@ class ByteProgress:
             self._bar.update(count)
         elif self._shown and time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
-            of = "" if not self._total else f" of {readable_size(self._total)}"
-            self.say(f"{self._name}: {readable_size(self._position)}{of}")
+            of = "" if not self._total else f" of {format_size(self._total)}"
+            self.print_line(f"{self._name}: {format_size(self._position)}{of}")
 
     def clear(self) -> None:
         """Close the bar, with its last state left on the terminal."""
@@ -80,18 +80,18 @@ class ByteProgress:
             self._bar = None
 
 
-def _tqdm_bar(name: str, position: int, total: int | None, stream: TextIO) -> Any:
+def _create_tqdm_bar(name: str, position: int, total: int | None, stream: TextIO) -> Any:
     try:
         from tqdm import tqdm
     except ImportError:
         return None
     return tqdm(
-        desc=harmless(name),
+        desc=sanitize_text(name),
         initial=position,
         total=total,
         unit="B",
         unit_scale=True,
-        file=raw_stream(stream),
+        file=get_raw_stream(stream),
         dynamic_ncols=True,
     )
 
@@ -135,7 +135,7 @@ else:
 
 
 @contextmanager
-def locked(path: Path, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
+def file_lock(path: Path, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
     """Hold a lock on the file ``path`` inside the block.
 
     Parameters

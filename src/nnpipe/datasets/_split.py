@@ -38,33 +38,35 @@ _BLOCK = 1 << 20
 _Stamp = tuple[int, int, int, int]
 
 
-def digests(paths: Sequence[Path]) -> list[str]:
+def compute_file_digests(paths: Sequence[Path]) -> list[str]:
     """Return a digest of the content of each file; only files without a cached digest are read."""
     if not paths:
         return []
     whole = [path.absolute() for path in paths]
     folder = Path(os.path.commonpath([path.parent for path in whole]))
-    store = _store(folder)
-    known = _known(store)
+    store = _get_cache_path(folder)
+    known = _read_cache(store)
     found, kept = [], {}
     now = time.time_ns()
     for path in whole:
-        name, stamp = os.path.relpath(path, folder), _stamp(path)
-        digest = known[name][1] if name in known and known[name][0] == stamp else _digest(path)
+        name, stamp = os.path.relpath(path, folder), _get_stamp(path)
+        digest = (
+            known[name][1] if name in known and known[name][0] == stamp else _compute_digest(path)
+        )
         found.append(digest)
         if now - max(stamp[1], stamp[2]) > _SETTLED:
             kept[name] = (stamp, digest)
     if kept.items() - known.items():
-        _keep(store, known | kept)
+        _write_cache(store, known | kept)
     return found
 
 
-def _stamp(path: Path) -> _Stamp:
+def _get_stamp(path: Path) -> _Stamp:
     facts = path.stat()
     return facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino
 
 
-def _digest(path: Path) -> str:
+def _compute_digest(path: Path) -> str:
     digest = hashlib.blake2b(digest_size=16)
     with open(path, "rb") as handle:
         while block := handle.read(_BLOCK):
@@ -72,7 +74,7 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _store(folder: Path) -> Path:
+def _get_cache_path(folder: Path) -> Path:
     said = os.environ.get("XDG_CACHE_HOME", "")
     base = Path(said) if Path(said).is_absolute() else Path.home() / ".cache"
     return (
@@ -83,7 +85,7 @@ def _store(folder: Path) -> Path:
     )
 
 
-def _known(store: Path) -> dict[str, tuple[_Stamp, str]]:
+def _read_cache(store: Path) -> dict[str, tuple[_Stamp, str]]:
     try:
         if store.stat().st_size > _LIMIT:
             return {}
@@ -98,7 +100,7 @@ def _known(store: Path) -> dict[str, tuple[_Stamp, str]]:
         return {}  # missing or damaged: files are read
 
 
-def _keep(store: Path, known: dict[str, tuple[_Stamp, str]]) -> None:
+def _write_cache(store: Path, known: dict[str, tuple[_Stamp, str]]) -> None:
     files = {name: [*stamp, digest] for name, (stamp, digest) in known.items()}
     with suppress(OSError, UnicodeError):
         write_text(store, json.dumps({"schema": _SCHEMA, "files": files}))
@@ -139,7 +141,7 @@ _LETTERS = re.compile(r"[A-Za-z]+")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
-def splits_named(names: Iterable[str]) -> dict[str, int]:
+def find_splits(names: Iterable[str]) -> dict[str, int]:
     """Return those names that are names of splits, each with the code of its split.
 
     Case and words such as "set" and "images" do not matter, nor does what all names of splits
@@ -147,15 +149,15 @@ def splits_named(names: Iterable[str]) -> dict[str, int]:
 
     Examples
     --------
-    >>> splits_named(["Training", "test_set", "valid", "cats"])
+    >>> find_splits(["Training", "test_set", "valid", "cats"])
     {'Training': 0, 'test_set': 2, 'valid': 1}
-    >>> splits_named(["seg_train", "seg_test"]), splits_named(["train station", "bus station"])
+    >>> find_splits(["seg_train", "seg_test"]), find_splits(["train station", "bus station"])
     ({'seg_train': 0, 'seg_test': 2}, {})
     """
     found: dict[str, int] = {}
     beside: dict[str, frozenset[str]] = {}
     for name in names:
-        words = [word for part in _LETTERS.findall(name) for word in _words(part)]
+        words = [word for part in _LETTERS.findall(name) for word in _split_words(part)]
         codes = [_WORDS[word] for word in words if word in _WORDS]
         if len(codes) == 1:
             found[name] = codes[0]
@@ -166,7 +168,7 @@ def splits_named(names: Iterable[str]) -> dict[str, int]:
     return {name: code for name, code in found.items() if beside[name] == shared}
 
 
-def _words(letters: str) -> list[str]:
+def _split_words(letters: str) -> list[str]:
     """Return the words of letters such as "TrainImages", in lower case; "set" may follow in any
     case: "TRAINset".
     """
@@ -175,7 +177,7 @@ def _words(letters: str) -> list[str]:
     return [stem] if stem in _WORDS else [word.lower() for word in _WORD.findall(letters)]
 
 
-def place_of_split(name: str) -> int:
+def get_split_index(name: str) -> int:
     """Return the place of a split in :data:`nnpipe.core.dataset.SPLITS`.
 
     Raises
@@ -266,13 +268,13 @@ def draw(
     _, first, group = np.unique(groups, return_index=True, return_inverse=True)
     home = strata[first]
     sizes = np.bincount(group)
-    keys = mixed(np.asarray(first, np.uint64), seed)
+    keys = compute_random_keys(np.asarray(first, np.uint64), seed)
     taken = np.zeros(len(first), np.bool_)
     kinds = np.unique(home)
     members = [np.flatnonzero(home == kind) for kind in kinds]
     # Large groups first, so that small ones can fill the rest.
     for mine, quota in zip(
-        members, _quotas([int(sizes[m].sum()) for m in members], fraction), strict=True
+        members, _compute_quotas([int(sizes[m].sum()) for m in members], fraction), strict=True
     ):
         for index in mine[np.lexsort((keys[mine], -sizes[mine]))]:
             if sizes[index] <= quota:
@@ -282,7 +284,7 @@ def draw(
     return chosen
 
 
-def _quotas(counts: list[int], fraction: float) -> list[int]:
+def _compute_quotas(counts: list[int], fraction: float) -> list[int]:
     """Return integers nearest to ``counts * fraction`` whose sum is the rounded total (largest
     remainders).
     """
@@ -295,7 +297,7 @@ def _quotas(counts: list[int], fraction: float) -> list[int]:
     return quotas
 
 
-def mixed(numbers: npt.NDArray[np.uint64], seed: int) -> npt.NDArray[np.uint64]:
+def compute_random_keys(numbers: npt.NDArray[np.uint64], seed: int) -> npt.NDArray[np.uint64]:
     """Return pseudorandom 64-bit keys of numbers that never change (SplitMix64, Steele et al.
     2014).
 
@@ -313,7 +315,7 @@ def _finish(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return np.asarray(z ^ (z >> np.uint64(31)), np.uint64)
 
 
-def groups_of_arrays(arrays: Iterable[npt.NDArray[np.generic]]) -> Indices:
+def compute_array_groups(arrays: Iterable[npt.NDArray[np.generic]]) -> Indices:
     """Return group numbers that are equal for samples with equal bytes in all ``arrays``.
 
     Parameters
@@ -333,10 +335,10 @@ def groups_of_arrays(arrays: Iterable[npt.NDArray[np.generic]]) -> Indices:
         b"".join(hashlib.blake2b(row, digest_size=16).digest() for row in rows)
         for rows in zip(*tables, strict=True)
     )
-    return _numbered(digests)
+    return _index_keys(digests)
 
 
-def groups_of_files(paths: Iterable[Path]) -> Indices:
+def compute_file_groups(paths: Iterable[Path]) -> Indices:
     """Return group numbers, ``(n,)`` int64, that are equal for files with equal content.
 
     Only files of equal length are read; their digests are cached until they change.
@@ -345,11 +347,11 @@ def groups_of_files(paths: Iterable[Path]) -> Indices:
     sizes = [path.stat().st_size for path in paths]
     counts = Counter(sizes)
     shared = [path for path, size in zip(paths, sizes, strict=True) if counts[size] > 1]
-    known = dict(zip(shared, digests(shared), strict=True))
-    return _numbered((size, known.get(path, "")) for path, size in zip(paths, sizes, strict=True))
+    known = dict(zip(shared, compute_file_digests(shared), strict=True))
+    return _index_keys((size, known.get(path, "")) for path, size in zip(paths, sizes, strict=True))
 
 
-def _numbered(keys: Iterable[object]) -> Indices:
+def _index_keys(keys: Iterable[object]) -> Indices:
     seen: dict[object, int] = {}
     return np.fromiter((seen.setdefault(key, len(seen)) for key in keys), np.int64)
 
@@ -381,7 +383,7 @@ class DrawnSplitsDataset(Dataset):
 
     def split(self, name: str) -> Indices:
         """Return the indices of one split; duplicates are never in two drawn splits."""
-        place_of_split(name)
+        get_split_index(name)
         return np.array(self._splits[name])
 
     @cached_property

@@ -81,7 +81,7 @@ class HTTPClient:
         TemporaryFailure, PermanentFailure, RangeRefused
             If the request fails.
         """
-        with self._failures():
+        with self._convert_errors():
             if urllib.parse.urlsplit(self.url).scheme == "file":
                 return _LocalResponse(self.url, headers)
             everything = {
@@ -90,7 +90,7 @@ class HTTPClient:
                 **headers,
             }
             try:
-                return _opener().open(
+                return _build_opener().open(
                     urllib.request.Request(self.url, headers=everything), timeout=self.timeout
                 )
             except (ValueError, OverflowError) as error:
@@ -106,11 +106,11 @@ class HTTPClient:
         TemporaryFailure
             If the connection fails.
         """
-        with self._failures():
+        with self._convert_errors():
             return bytes(response.read1(count))
 
     @contextmanager
-    def _failures(self) -> Iterator[None]:
+    def _convert_errors(self) -> Iterator[None]:
         try:
             yield
         except urllib.error.HTTPError as error:
@@ -120,7 +120,7 @@ class HTTPClient:
             cause = f"{error.code} {error.reason}"
             if error.code in _PASSING_STATUSES:
                 raise TemporaryFailure(
-                    cause, _retry_after(error.headers.get("Retry-After"))
+                    cause, _parse_retry_after(error.headers.get("Retry-After"))
                 ) from None
             raise PermanentFailure(cause) from None
         except http.client.IncompleteRead:
@@ -142,7 +142,7 @@ class HTTPClient:
             ) from None
 
 
-def _opener() -> urllib.request.OpenerDirector:
+def _build_opener() -> urllib.request.OpenerDirector:
     # Not build_opener(), which adds ftp: and file: handlers that a redirect could reach.
     opener = urllib.request.OpenerDirector()
     for handler in (
@@ -185,7 +185,7 @@ class _Redirects(urllib.request.BaseHandler):
     http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
-def _retry_after(text: str | None) -> float:
+def _parse_retry_after(text: str | None) -> float:
     """Return the pause in s of a ``Retry-After`` header (RFC 9110, 10.2.3); 0 if it is invalid."""
     if not text:
         return 0.0
@@ -232,7 +232,7 @@ class _LocalResponse:
         return self._handle.read(count)
 
 
-class Partial:
+class PartialFile:
     """``.NAME.partial`` in the destination's folder, with a JSON record beside it.
 
     Both belong to nnpipe, which may truncate, remove and overwrite them.  The
@@ -262,7 +262,7 @@ class Partial:
         self.discard()
         write_text(self._note, json.dumps({"url": url, "etag": etag, "modified": modified}) + "\n")
 
-    def validator(self, url: str) -> str | None:
+    def get_validator(self, url: str) -> str | None:
         """Return the value of ``If-Range`` for ``url``; ``None`` if no usable validator was
         recorded.
         """
@@ -322,7 +322,7 @@ class Receipt(NamedTuple):
 
 
 def transfer(
-    line: HTTPClient, partial: Partial, *, size: int | None, limit: int, progress: ByteProgress
+    line: HTTPClient, partial: PartialFile, *, size: int | None, limit: int, progress: ByteProgress
 ) -> Receipt:
     """Complete ``partial`` with data from ``line``.
 
@@ -355,7 +355,7 @@ def transfer(
     if response is None:
         return Receipt(from_start=False, measured=True)
     with response:
-        length = _content_length(response)
+        length = _parse_content_length(response)
         announced = None if length is None else start + length
         if size is not None and announced is not None and announced != size:
             raise TemporaryFailure(f"announces {announced} bytes instead of {size}")
@@ -371,7 +371,7 @@ def transfer(
     return Receipt(from_start=start == 0, measured=end is not None)
 
 
-def _ask(line: HTTPClient, partial: Partial, size: int | None) -> tuple[Any, int]:
+def _ask(line: HTTPClient, partial: PartialFile, size: int | None) -> tuple[Any, int]:
     """Return a response and the position of its body: the end of ``partial``, or 0.
 
     The response is ``None`` if the server states that nothing is left to send.
@@ -379,7 +379,7 @@ def _ask(line: HTTPClient, partial: Partial, size: int | None) -> tuple[Any, int
     start = partial.length()
     if start:
         headers = {"Range": f"bytes={start}-"}
-        if validator := partial.validator(line.url):
+        if validator := partial.get_validator(line.url):
             headers["If-Range"] = validator
         try:
             response = line.ask(headers)
@@ -391,7 +391,9 @@ def _ask(line: HTTPClient, partial: Partial, size: int | None) -> tuple[Any, int
             if response.status == 200:
                 # the range was ignored, or the file has changed: this is the whole file
                 return response, 0
-            if response.status == 206 and _continues(response.headers.get("Content-Range"), start):
+            if response.status == 206 and _is_continuation(
+                response.headers.get("Content-Range"), start
+            ):
                 return response, start
             response.close()
     try:
@@ -407,7 +409,7 @@ def _ask(line: HTTPClient, partial: Partial, size: int | None) -> tuple[Any, int
 def _copy_body(
     line: HTTPClient,
     response: Any,
-    partial: Partial,
+    partial: PartialFile,
     start: int,
     end: int | None,
     limit: int,
@@ -439,7 +441,7 @@ def _copy_body(
         raise TemporaryFailure(f"broke off after {position} of {end} bytes")
 
 
-def _continues(content_range: str | None, start: int) -> bool:
+def _is_continuation(content_range: str | None, start: int) -> bool:
     match = _CONTENT_RANGE.fullmatch(content_range or "")
     if match is None or int(match[1]) != start or int(match[2]) < start:
         return False
@@ -451,6 +453,6 @@ def _is_whole(content_range: str | None, length: int) -> bool:
     return match is not None and int(match[1]) == length
 
 
-def _content_length(response: Any) -> int | None:
+def _parse_content_length(response: Any) -> int | None:
     text = response.headers.get("Content-Length")
     return int(text) if text is not None and re.fullmatch(r"[0-9]{1,18}", text) else None

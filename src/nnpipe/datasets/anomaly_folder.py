@@ -13,16 +13,21 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.dataset import SPLITS
 from nnpipe.core.errors import ConfigError, DatasetError
 from nnpipe.core.tensors import Batch, DatasetSpec, TensorSpec
-from nnpipe.datasets._class_folders import Listing, files_in, folders_in
-from nnpipe.datasets._split import TEST, TRAIN, splits_named
-from nnpipe.datasets.image_files import SUFFIXES, ImageFilesDataset, decoded, decoded_values
-from nnpipe.datasets.in_memory import checked_indices
+from nnpipe.datasets._class_folders import Listing, find_files, list_folders
+from nnpipe.datasets._split import TEST, TRAIN, find_splits
+from nnpipe.datasets.image_files import (
+    SUFFIXES,
+    ImageFilesDataset,
+    decode_image,
+    decode_mask_values,
+)
+from nnpipe.datasets.in_memory import check_indices
 from nnpipe.datasets.listed_files import ClassifiedFilesDataset
 from nnpipe.datasets.wav_files import SUFFIXES as WAV_SUFFIXES
-from nnpipe.datasets.wav_files import clip
+from nnpipe.datasets.wav_files import read_clip
 from nnpipe.tasks.anomaly.task import CLIP, AnomalyDetection
 from nnpipe.tasks.anomaly_map.task import AnomalyMaps
-from nnpipe.tasks.frames import cells_of_pixels, frame
+from nnpipe.tasks.frames import create_frames, find_pixel_cells
 
 GOOD = "good"
 """The name of the folders of images without a defect."""
@@ -59,13 +64,13 @@ class AnomalyFolderDataset(ImageFilesDataset):
         help="what is judged: whole images; or pixels as well, by the masks in ground_truth",
     )
 
-    def listing(self) -> DefectListing:
+    def list_files(self) -> DefectListing:
         """Return the image files; label 1 means a defect."""
         root = self.dataset_root
         paths: list[Path] = []
         masks: list[Path | None] = []
         labels, codes = [], []
-        named = splits_named(path.name for path in folders_in(root)) if root.is_dir() else {}
+        named = find_splits(path.name for path in list_folders(root)) if root.is_dir() else {}
         parts = {code: root / name for name, code in named.items()}
         for code in (TRAIN, TEST):
             folder = parts.get(code, root / SPLITS[code])
@@ -73,8 +78,8 @@ class AnomalyFolderDataset(ImageFilesDataset):
                 raise DatasetError(
                     f"{folder} is not there; --dataset-root must hold train/good and test/good"
                 )
-            for kind in folders_in(folder):
-                found = files_in(kind, SUFFIXES)
+            for kind in list_folders(folder):
+                found = find_files(kind, SUFFIXES)
                 if not found:
                     raise DatasetError(
                         f"{kind} holds no images; remove it if it is no kind of defect"
@@ -84,7 +89,7 @@ class AnomalyFolderDataset(ImageFilesDataset):
                 codes += [code] * len(found)
                 marked = self.judged == "pixels" and kind.name != GOOD
                 masks += (
-                    _masks(root / "ground_truth" / kind.name, kind, found)
+                    _find_masks(root / "ground_truth" / kind.name, kind, found)
                     if marked
                     else [None] * len(found)
                 )
@@ -115,7 +120,7 @@ class AnomalyFolderDataset(ImageFilesDataset):
         if self.judged == "images":
             images, truth = super().read(indices)
             return images, {"anomalous": truth["label"]}
-        indices = checked_indices(indices, len(self))
+        indices = check_indices(indices, len(self))
         found = self.files
         assert isinstance(found, DefectListing)
         channels = 3 if self.color == "rgb" else 1
@@ -124,24 +129,26 @@ class AnomalyFolderDataset(ImageFilesDataset):
         for place, index in enumerate(indices.tolist()):
             path = found.masks[index]
             # Any form of a mask will do, colours included: what is black is good.
-            values = None if path is None else decoded_values(path, coloured=True)
+            values = None if path is None else decode_mask_values(path, coloured=True)
             declared = None if values is None else (values.shape[0], values.shape[1])
-            pixels[place] = decoded(found.paths[index], self.image_size, channels, declared)
+            pixels[place] = decode_image(found.paths[index], self.image_size, channels, declared)
             if values is not None:
-                cells = cells_of_pixels(
-                    frame(1, 1, 1, "squeeze")[0], np.array(self.image_size), values.shape
+                cells = find_pixel_cells(
+                    create_frames(1, 1, 1, "squeeze")[0], np.array(self.image_size), values.shape
                 )
                 masks[place] = values[cells[0][:, None], cells[1]] > 0
         return {"image": pixels}, {"mask": masks, "anomalous": found.labels[indices]}
 
 
-def _masks(folder: Path, kind: Path, paths: list[Path]) -> list[Path | None]:
+def _find_masks(folder: Path, kind: Path, paths: list[Path]) -> list[Path | None]:
     """Return the mask of each image of a kind of defect."""
     if not folder.is_dir():
         raise DatasetError(
             f"{folder} is not there; it must hold the masks of {kind}, or give --judged images"
         )
-    known = {path.relative_to(folder).with_suffix(""): path for path in files_in(folder, SUFFIXES)}
+    known = {
+        path.relative_to(folder).with_suffix(""): path for path in find_files(folder, SUFFIXES)
+    }
     masks: list[Path | None] = []
     for path in paths:
         name = path.relative_to(kind).with_suffix("")
@@ -209,15 +216,15 @@ class AnomalySoundsDataset(ClassifiedFilesDataset):
         """The number of sections of a clip."""
         return 1 + (self._length - self.section) // self.hop
 
-    def listing(self) -> Listing:
+    def list_files(self) -> Listing:
         """Return the sound files, with label 1 for an anomaly."""
         root = self.dataset_root
-        parts = splits_named(path.name for path in folders_in(root)) if root.is_dir() else {}
+        parts = find_splits(path.name for path in list_folders(root)) if root.is_dir() else {}
         found: list[tuple[Path, int]] = []
         for name, code in parts.items():
-            found += [(path, code) for path in files_in(root / name, WAV_SUFFIXES)]
+            found += [(path, code) for path in find_files(root / name, WAV_SUFFIXES)]
         if not parts and root.is_dir():
-            found = [(path, TRAIN) for path in files_in(root, WAV_SUFFIXES)]
+            found = [(path, TRAIN) for path in find_files(root, WAV_SUFFIXES)]
         if not found:
             raise DatasetError(
                 f"{root} holds no wav files, neither by themselves nor in train and test"
@@ -244,14 +251,14 @@ class AnomalySoundsDataset(ClassifiedFilesDataset):
 
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
         """Return some sections, and what their clips are."""
-        owners, numbers = np.divmod(checked_indices(indices, len(self)), self.sections)
+        owners, numbers = np.divmod(check_indices(indices, len(self)), self.sections)
         sounds = np.zeros((len(owners), self.section), np.float32)
         whole = round(self.seconds * self.sample_rate)
         for place, owner, number in zip(sounds, owners, numbers, strict=True):
             start = int(number) * self.hop - self.margin
             first, end = max(0, start), min(start + self.section, whole)
             if end > first:
-                place[first - start : end - start] = clip(
+                place[first - start : end - start] = read_clip(
                     self.files.paths[owner], self.sample_rate, end - first, first
                 )
         return {"sound": sounds}, {"anomalous": self.files.labels[owners], CLIP: owners}

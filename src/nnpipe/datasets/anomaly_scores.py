@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import DatasetError
-from nnpipe.core.messages import nearest
+from nnpipe.core.messages import suggest_name
 from nnpipe.core.tensors import DatasetSpec, TensorSpec
-from nnpipe.datasets._number_table import DecimalMarks, delimiter_of
+from nnpipe.datasets._number_table import DecimalMarks, infer_delimiter
 from nnpipe.datasets._split import TEST
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
 from nnpipe.tasks.anomaly.task import CLIP, AnomalyDetection
@@ -54,9 +54,9 @@ class ScoreTable:
                 )
             with open(path, newline="", encoding="utf-8-sig") as file:
                 rows, cells = [], 0
-                delimiter = delimiter_of(file.readline(_LONGEST), file.readline(_LONGEST))
+                delimiter = infer_delimiter(file.readline(_LONGEST), file.readline(_LONGEST))
                 file.seek(0)
-                for row in csv.reader(_lines(file, path), delimiter=delimiter, strict=True):
+                for row in csv.reader(_iter_lines(file, path), delimiter=delimiter, strict=True):
                     cells += len(row)
                     if cells > _MOST_CELLS:
                         raise DatasetError(
@@ -78,7 +78,7 @@ class ScoreTable:
                 raise DatasetError(
                     f"{path}, row {number}: {len(row)} cells, and the first row has {len(rows[0])}"
                 )
-        place = _number(numeric)
+        place = _parse_column_number(numeric)
         named = place is None or not (0 < place <= len(rows[0]) and _is_number(rows[0][place - 1]))
         self.names: Sequence[str] = tuple(rows[0]) if named else ()
         self._rows = rows[1:] if named else rows
@@ -90,14 +90,14 @@ class ScoreTable:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def texts(self, column: str) -> list[str]:
+    def get_texts(self, column: str) -> list[str]:
         """Return the cells of a column."""
-        place = _number(column)
+        place = _parse_column_number(column)
         if place is None:
             if column not in self.names:
                 raise DatasetError(
-                    f"{self.path} has no column {column!r}{nearest(column, self.names)}; it has: "
-                    f"{', '.join(self.names)}"
+                    f"{self.path} has no column {column!r}{suggest_name(column, self.names)}; it "
+                    f"has: {', '.join(self.names)}"
                 )
             place = self.names.index(column) + 1
         if not 0 < place <= len(self._rows[0]):
@@ -108,7 +108,7 @@ class ScoreTable:
 
     def numbers(self, column: str) -> npt.NDArray[np.float64]:
         """Return the numbers of a column, ``(rows,)``."""
-        cells = [self._marks.plain(column, cell) for cell in self.texts(column)]
+        cells = [self._marks.normalize(column, cell) for cell in self.get_texts(column)]
         try:
             return np.array(cells, np.float64)
         except ValueError:
@@ -118,12 +118,12 @@ class ScoreTable:
                 f"no number"
             ) from None
 
-    def kinds(self, column: str) -> npt.NDArray[np.int64]:
+    def parse_anomaly_labels(self, column: str) -> npt.NDArray[np.int64]:
         """Return 1 for each anomaly and 0 for each normal row, ``(rows,)``, as 1 and 0, true and
         false and so on.
         """
         found = np.empty(len(self), np.int64)
-        for row, cell in enumerate(self.texts(column)):
+        for row, cell in enumerate(self.get_texts(column)):
             word = cell.strip().lower()
             if word not in _TRUE | _FALSE:
                 raise DatasetError(
@@ -134,7 +134,7 @@ class ScoreTable:
         return found
 
 
-def _lines(file: TextIO, path: Path) -> Iterator[str]:
+def _iter_lines(file: TextIO, path: Path) -> Iterator[str]:
     while line := file.readline(_LONGEST):
         if len(line) == _LONGEST:
             raise DatasetError(
@@ -143,7 +143,7 @@ def _lines(file: TextIO, path: Path) -> Iterator[str]:
         yield line
 
 
-def _number(column: str) -> int | None:
+def _parse_column_number(column: str) -> int | None:
     return int(column) if column.isascii() and column.isdecimal() and len(column) < 10 else None
 
 
@@ -193,13 +193,13 @@ class AnomalyScoresDataset(InMemoryDataset):
         """Return the scores, float64, and the kinds, int64."""
         table = ScoreTable(self.dataset_root, self.score_column)
         if self.kind_column is not None:
-            kinds = table.kinds(self.kind_column)
+            kinds = table.parse_anomaly_labels(self.kind_column)
         else:
-            names = table.texts(self.name_column)
+            names = table.get_texts(self.name_column)
             kinds = np.array([self.anomaly_text in name for name in names], np.int64)
         targets = {"anomalous": kinds}
         if self.clip_column is not None:
-            clips = np.array(table.texts(self.clip_column), object)
+            clips = np.array(table.get_texts(self.clip_column), object)
             targets[CLIP] = np.unique(clips, return_inverse=True)[1].reshape(-1).astype(np.int64)
         official = np.full(len(table), TEST, np.int8)
         return Samples(

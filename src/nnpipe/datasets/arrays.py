@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.bounded_json import parse_json
-from nnpipe.core.component import arguments_in
+from nnpipe.core.component import parse_arguments
 from nnpipe.core.errors import ArtifactError, ConfigError, DatasetError, NotSupported, SpecMismatch
-from nnpipe.core.messages import list_names, nearest, one_line
-from nnpipe.core.task import Task, task_named
+from nnpipe.core.messages import format_one_line, list_names, suggest_name
+from nnpipe.core.task import Task, get_task
 from nnpipe.core.tensors import Batch, DatasetSpec, TensorSpec, show_shape
 from nnpipe.datasets._array_files import (
     LABEL,
@@ -26,17 +26,17 @@ from nnpipe.datasets._array_files import (
     NamedFile,
     NamedParts,
     QuantisedInput,
-    arrays_of_archive,
-    arrays_of_folder,
-    class_numbers,
-    listed_names,
-    targets_among,
+    encode_class_labels,
+    format_array_names,
+    open_array_folder,
+    open_npz,
+    select_targets,
 )
 from nnpipe.datasets._class_folders import ClassList
 from nnpipe.datasets._number_table import is_unnamed
-from nnpipe.datasets._split import splits_named
+from nnpipe.datasets._split import find_splits
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
-from nnpipe.datasets.table import SUFFIXES, DataTable, Texts, table_of
+from nnpipe.datasets.table import SUFFIXES, DataTable, Texts, open_table
 from nnpipe.tasks.classification.labels import class_labels
 from nnpipe.tasks.classification.task import Classification
 
@@ -47,7 +47,7 @@ _NAMES_LIMIT = 1 << 24  # bytes in the file of names
 _NUMBERS = {"0": 0, "1": 1, "2": 2}
 
 
-def names_beside(root: Path) -> tuple[str, ...]:
+def read_class_names(root: Path) -> tuple[str, ...]:
     """Return the class names in the file ``classes.json`` of a folder; none without one."""
     path = root / CLASSES
     if not root.is_dir() or not path.is_file():
@@ -77,7 +77,7 @@ def with_texts(array: Array) -> Array | Texts:
     return Texts(codes.reshape(-1).astype(np.int64), tuple(names))
 
 
-def numbers_of(texts: Texts, name: str) -> Array:
+def parse_text_numbers(texts: Texts, name: str) -> Array:
     """Return the numbers that the texts of a column hold, float64."""
     try:
         return np.array(list(map(float, texts.names)))[texts.codes]
@@ -85,10 +85,10 @@ def numbers_of(texts: Texts, name: str) -> Array:
         raise DatasetError(f"{name!r} holds text, where numbers are needed") from None
 
 
-def official_split(split: Array | Texts) -> npt.NDArray[np.integer]:
+def encode_split(split: Array | Texts) -> npt.NDArray[np.integer]:
     """Return the code of each sample's split, ``(n,)``."""
     if isinstance(split, Texts):
-        codes = {**splits_named(split.names), **_NUMBERS}
+        codes = {**find_splits(split.names), **_NUMBERS}
         unknown = [name for name in split.names if name not in codes]
         if unknown:
             raise DatasetError(
@@ -129,10 +129,10 @@ class KnownClasses:
         return (
             ClassList.read(self.class_list).names
             if self.class_list is not None
-            else names_beside(self.root)
+            else read_class_names(self.root)
         )
 
-    def numbered(self, held: Array | Texts) -> tuple[Array, tuple[str, ...]]:
+    def encode_labels(self, held: Array | Texts) -> tuple[Array, tuple[str, ...]]:
         """Return the class number of each sample, ``(n,)``, and the names of the classes, as far as
         they are known.
 
@@ -148,7 +148,7 @@ class KnownClasses:
             ], listed.names
         try:
             labels, names = (
-                class_numbers(held, str(self.root))
+                encode_class_labels(held, str(self.root))
                 if isinstance(held, Texts)
                 else class_labels(held)
             )
@@ -180,10 +180,12 @@ def check_targets(task: Task, samples: Samples) -> None:
     DatasetError
         If the task cannot judge such targets.
     """
-    one = {name: array[:1].astype(wide_type(array)) for name, array in samples.targets.items()}
+    one = {
+        name: array[:1].astype(choose_target_type(array)) for name, array in samples.targets.items()
+    }
     spec = DatasetSpec(task.name, (), (), samples.class_names)
     try:
-        task.judge(task.perfect(one, spec), one, spec)
+        task.evaluate(task.perfect(one, spec), one, spec)
     except NotSupported:
         return
     except KeyError as error:
@@ -196,11 +198,11 @@ def check_targets(task: Task, samples: Samples) -> None:
         )
         hint = "" if samples.class_names else "; if it needs names of classes, give --class-list"
         raise DatasetError(
-            f"no targets of the task {task.name}: {form}: {one_line(error)}{hint}"
+            f"no targets of the task {task.name}: {form}: {format_one_line(error)}{hint}"
         ) from None
 
 
-def wide_type(array: Array) -> np.dtype[Any]:
+def choose_target_type(array: Array) -> np.dtype[Any]:
     """Return the element type of a target: int64 for integers, otherwise its own."""
     return np.dtype(np.int64) if array.dtype.kind in "iub" else np.dtype(array.dtype.name)
 
@@ -320,10 +322,10 @@ class ArraysDataset(InMemoryDataset):
     @property
     def task(self) -> Task:
         """The task that was asked for, with its arguments."""
-        task = task_named(self.task_name)
+        task = get_task(self.task_name)
         if not self.task_options:
             return task
-        return type(task).from_json(arguments_in(type(task), self.task_options))
+        return type(task).from_json(parse_arguments(type(task), self.task_options))
 
     @property
     def is_stream(self) -> bool:
@@ -335,9 +337,9 @@ class ArraysDataset(InMemoryDataset):
         root = self.dataset_root
         try:
             if root.suffix.lower() in SUFFIXES and not root.is_dir():
-                samples = self._of_table(table_of(root))
+                samples = self._build_from_table(open_table(root))
             else:
-                samples = self._of_arrays(self._held())
+                samples = self._build_from_arrays(self._load_arrays())
             check_lengths(samples)
             check_targets(self.task, samples)
         except DatasetError as error:
@@ -356,11 +358,11 @@ class ArraysDataset(InMemoryDataset):
         return DatasetSpec(
             self.task_name,
             tuple(
-                TensorSpec(name, (None, *array.shape[1:]), self._type_of(name, array))
+                TensorSpec(name, (None, *array.shape[1:]), self._get_dtype_name(name, array))
                 for name, array in samples.inputs.items()
             ),
             tuple(
-                TensorSpec(name, (None, *array.shape[1:]), wide_type(array).name)
+                TensorSpec(name, (None, *array.shape[1:]), choose_target_type(array).name)
                 for name, array in samples.targets.items()
             ),
             samples.class_names,
@@ -384,8 +386,8 @@ class ArraysDataset(InMemoryDataset):
         root = self.dataset_root
         if root.suffix.lower() not in SUFFIXES or root.is_dir() or self._chosen_inputs:
             return ()
-        table = table_of(root)
-        used = {part for each in self._targets_in(table.names) for part in each.parts} | {SPLIT}
+        table = open_table(root)
+        used = {part for each in self._select_targets(table.names) for part in each.parts} | {SPLIT}
         left = [name for name in table.names if is_unnamed(name)]
         columns = (
             f"columns of features: {list_names([name for name in table.named if name not in used])}"
@@ -401,27 +403,30 @@ class ArraysDataset(InMemoryDataset):
         inputs, targets = super().read(indices)
         found = {}
         for name, array in inputs.items():
-            scale = self._scale_of(name)
+            scale = self._find_scale(name)
             found[name] = (
-                array.astype(array.dtype.name, copy=False) if scale is None else scale.real(array)
+                array.astype(array.dtype.name, copy=False)
+                if scale is None
+                else scale.dequantize(array)
             )
         return found, {
-            name: array.astype(wide_type(array), copy=False) for name, array in targets.items()
+            name: array.astype(choose_target_type(array), copy=False)
+            for name, array in targets.items()
         }
 
-    def _type_of(self, name: str, array: Array) -> str:
-        return array.dtype.name if self._scale_of(name) is None else "float32"
+    def _get_dtype_name(self, name: str, array: Array) -> str:
+        return array.dtype.name if self._find_scale(name) is None else "float32"
 
-    def _scale_of(self, name: str) -> QuantisedInput | None:
+    def _find_scale(self, name: str) -> QuantisedInput | None:
         return self._scales.get(name, self._scales.get(""))
 
     # -- where arrays come from -------------------------------------------------------------------
 
-    def _held(self) -> dict[str, _Held]:
+    def _load_arrays(self) -> dict[str, _Held]:
         """Return all arrays of a folder or an archive, and of the files that are named."""
         root = self.dataset_root
         held: dict[str, _Held] = {}
-        held.update(arrays_of_folder(root) if root.is_dir() else arrays_of_archive(root))
+        held.update(open_array_folder(root) if root.is_dir() else open_npz(root))
         folder = root if root.is_dir() else root.parent
         held |= {each.name: each.read(folder) for each in self._files}
         return {
@@ -429,8 +434,8 @@ class ArraysDataset(InMemoryDataset):
             for name, each in held.items()
         }
 
-    def _of_arrays(self, held: dict[str, _Held]) -> Samples:
-        targets = self._targets_in(tuple(held))
+    def _build_from_arrays(self, held: dict[str, _Held]) -> Samples:
+        targets = self._select_targets(tuple(held))
         split = held.pop(SPLIT, None)
         used = {part for each in targets for part in each.parts}
         inputs = self._chosen_inputs or tuple(
@@ -443,22 +448,22 @@ class ArraysDataset(InMemoryDataset):
                 )
             if each.parts[0] not in held:
                 raise DatasetError(
-                    f"no array {each.parts[0]!r}{nearest(each.parts[0], held)}; "
-                    f"{listed_names(held)}"
+                    f"no array {each.parts[0]!r}{suggest_name(each.parts[0], held)}; "
+                    f"{format_array_names(held)}"
                 )
         if not inputs:
             raise DatasetError(
                 f"no array beside {', '.join(map(repr, sorted(used)))}: put the inputs there, such "
                 f"as images"
             )
-        return self._samples(
+        return self._build_samples(
             {each.name or each.parts[0]: held[each.parts[0]] for each in inputs},
             {each.name: held[each.parts[0]] for each in targets},
             split,
         )
 
-    def _of_table(self, table: DataTable) -> Samples:
-        targets = self._targets_in(table.names)
+    def _build_from_table(self, table: DataTable) -> Samples:
+        targets = self._select_targets(table.names)
         used = {part for each in targets for part in each.parts} | {SPLIT}
         chosen = self._chosen_inputs or tuple(
             NamedParts("", (name,)) for name in table.named if name not in used
@@ -485,36 +490,38 @@ class ArraysDataset(InMemoryDataset):
             if each.parts[0] in files:
                 held[each.name] = files[each.parts[0]]
             elif each.name == LABEL:
-                held[each.name] = table.texts(each.parts[0])
+                held[each.name] = table.read_texts(each.parts[0])
             else:
                 found = table.numbers(each.parts)
                 held[each.name] = found if len(each.parts) > 1 else found[:, 0]
-        return self._samples(inputs, held, table.texts(SPLIT) if SPLIT in table.names else None)
+        return self._build_samples(
+            inputs, held, table.read_texts(SPLIT) if SPLIT in table.names else None
+        )
 
-    def _targets_in(self, names: Iterable[str]) -> tuple[NamedParts, ...]:
-        return targets_among(
+    def _select_targets(self, names: Iterable[str]) -> tuple[NamedParts, ...]:
+        return select_targets(
             {*names, *(each.name for each in self._files)}, self.task, self._chosen_targets
         )
 
     # -- samples ----------------------------------------------------------------------------------
 
-    def _samples(
+    def _build_samples(
         self, inputs: Mapping[str, _Held], targets: Mapping[str, _Held], split: _Held | None
     ) -> Samples:
         names: tuple[str, ...] = ()
         found: dict[str, Array] = {}
         for name, held in targets.items():
             if name == LABEL:
-                found[name], names = self._classes.numbered(held)
+                found[name], names = self._classes.encode_labels(held)
             elif isinstance(held, Texts):
-                found[name] = numbers_of(held, name)
+                found[name] = parse_text_numbers(held, name)
             else:
                 found[name] = held
         if not names and self.task.scores_classes:
             names = tuple(map(str, range(int(found[LABEL].max()) + 1)))
         names = names or self._classes.names
         given = {
-            name: held if not isinstance(held, Texts) else numbers_of(held, name)
+            name: held if not isinstance(held, Texts) else parse_text_numbers(held, name)
             for name, held in inputs.items()
         }
         for name, array in given.items():
@@ -526,9 +533,9 @@ class ArraysDataset(InMemoryDataset):
                     f"--quantised names the input {name!r}, and there are {', '.join(given)}"
                 )
         for name, array in given.items():
-            if (scale := self._scale_of(name)) is not None:
+            if (scale := self._find_scale(name)) is not None:
                 scale.check(array)
-        return Samples(given, found, names, None if split is None else official_split(split))
+        return Samples(given, found, names, None if split is None else encode_split(split))
 
 
 def write_arrays(
@@ -558,7 +565,7 @@ def write_arrays(
         The name of the task.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    target = task_named(task).targets[0]
+    target = get_task(task).targets[0]
     arrays = {**inputs, LABELS if target == LABEL else target: labels} | (
         {} if split is None else {SPLIT: split}
     )

@@ -16,7 +16,7 @@ from nnpipe.core.errors import DatasetError
 from nnpipe.core.evaluation import Ragged
 from nnpipe.core.tensors import Batch, DatasetSpec, TensorSpec
 from nnpipe.datasets.image_files import ListedPicturesDataset
-from nnpipe.datasets.in_memory import checked_indices
+from nnpipe.datasets.in_memory import check_indices
 from nnpipe.tasks.detection.task import Detection
 
 MOST_BOXES = 10_000
@@ -155,7 +155,7 @@ class BoxTable:
 
 
 class BoxedImagesDataset(ListedPicturesDataset[BoxListing]):
-    """Base of data sets of pictures with boxes; a subclass writes :meth:`listing`."""
+    """Base of data sets of pictures with boxes; a subclass writes :meth:`list_files`."""
 
     abstract: ClassVar[bool] = True
     protocol: Literal["coco", "pascal", "open_images"] = argument(
@@ -177,7 +177,7 @@ class BoxedImagesDataset(ListedPicturesDataset[BoxListing]):
         picture.
         """
         found = self.files
-        most = _most(found.boxes)
+        most = _find_largest_count(found.boxes)
         return DatasetSpec(
             Detection.name,
             inputs=self.pictures,
@@ -190,7 +190,9 @@ class BoxedImagesDataset(ListedPicturesDataset[BoxListing]):
                 *(
                     []
                     if found.verified is None
-                    else [TensorSpec("verified", (None, _most(found.verified)), "int64")]
+                    else [
+                        TensorSpec("verified", (None, _find_largest_count(found.verified)), "int64")
+                    ]
                 ),
             ),
             class_names=found.class_names,
@@ -198,13 +200,13 @@ class BoxedImagesDataset(ListedPicturesDataset[BoxListing]):
 
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
         """Return some samples: decoded pictures and their boxes in pixels."""
-        indices = checked_indices(indices, len(self))
-        inputs, sizes = self.decoded(indices, self.files.sizes)
-        return inputs, self._truth(indices, sizes)
+        indices = check_indices(indices, len(self))
+        inputs, sizes = self.decode_pictures(indices, self.files.sizes)
+        return inputs, self._build_truth(indices, sizes)
 
-    def _truth(self, indices: npt.NDArray[np.int64], sizes: npt.NDArray[np.int32]) -> Batch:
+    def _build_truth(self, indices: npt.NDArray[np.int64], sizes: npt.NDArray[np.int32]) -> Batch:
         found = self.files
-        most = _most(found.boxes)
+        most = _find_largest_count(found.boxes)
         boxes = np.zeros((len(indices), most, 4))
         classes = np.full((len(indices), most), -1, np.int64)
         crowds = np.zeros((len(indices), most), np.uint8)
@@ -228,7 +230,9 @@ class BoxedImagesDataset(ListedPicturesDataset[BoxListing]):
             "size": sizes.copy(),
         }
         if found.verified is not None:
-            truth["verified"] = np.full((len(indices), _most(found.verified)), -1, np.int64)
+            truth["verified"] = np.full(
+                (len(indices), _find_largest_count(found.verified)), -1, np.int64
+            )
             for place, index in enumerate(indices.tolist()):
                 truth["verified"][place, : int(found.verified.counts[index])] = found.verified[
                     index
@@ -245,5 +249,5 @@ class BoxedImagesDataset(ListedPicturesDataset[BoxListing]):
         return firsts
 
 
-def _most(rows: Ragged) -> int:
+def _find_largest_count(rows: Ragged) -> int:
     return int(rows.counts.max(initial=1))

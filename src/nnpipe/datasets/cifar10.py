@@ -14,8 +14,8 @@ from nnpipe.core.errors import DatasetError
 from nnpipe.core.tensors import DatasetSpec
 from nnpipe.datasets._download import RemoteFile, fetch
 from nnpipe.datasets._split import TEST, TRAIN
-from nnpipe.datasets.extract import Malformed, extract, unpacked
-from nnpipe.datasets.in_memory import InMemoryDataset, Samples, image_classification
+from nnpipe.datasets.extract import MalformedContent, extract, open_unpacked
+from nnpipe.datasets.in_memory import InMemoryDataset, Samples, make_image_classification_spec
 
 _CLASSES = (
     "airplane",
@@ -62,19 +62,19 @@ class CIFAR10Dataset(InMemoryDataset):
     @property
     def spec(self) -> DatasetSpec:
         """RGB images ``(n, 32, 32, 3)`` and ten classes."""
-        return image_classification(32, 32, 3, _CLASSES)
+        return make_image_classification_spec(32, 32, 3, _CLASSES)
 
     def download(self) -> None:
         """Download and extract the archive, 170 MB, unless its content exists."""
-        if not self._batches():
+        if not self._find_record_files():
             fetch(_ARCHIVE, self.dataset_root)
 
     def load(self) -> Samples:
         """Return all samples; the archive is extracted first if only that exists."""
         archive = self.dataset_root / _ARCHIVE.name
-        if not self._batches() and archive.is_file():
+        if not self._find_record_files() and archive.is_file():
             extract(archive, self.dataset_root / _FOLDER, strip=1, max_bytes=_MAX_BYTES)
-        batches = self._batches()
+        batches = self._find_record_files()
         if not batches:
             raise DatasetError(
                 f"{self.dataset_root} holds no data_batch_1.bin or other batches of CIFAR-10; "
@@ -96,7 +96,7 @@ class CIFAR10Dataset(InMemoryDataset):
             np.concatenate(official),
         )
 
-    def _batches(self) -> list[tuple[Path, int]]:
+    def _find_record_files(self) -> list[tuple[Path, int]]:
         """Return the files of records with the split of each, sorted by name."""
         found = []
         for folder in (self.dataset_root, self.dataset_root / _FOLDER):
@@ -118,12 +118,14 @@ class CIFAR10Dataset(InMemoryDataset):
 
 def _read_records(path: Path) -> npt.NDArray[np.uint8]:
     """Return the records of a file, ``(n, 3073)`` uint8: a label and three planes each."""
-    with unpacked(path) as stream:
+    with open_unpacked(path) as stream:
         data = stream.read(_MAX_BYTES + 1)
         if not data or len(data) % _RECORD or len(data) > _MAX_BYTES:
-            raise Malformed(f"its length of {len(data)} bytes is no multiple of {_RECORD}")
+            raise MalformedContent(f"its length of {len(data)} bytes is no multiple of {_RECORD}")
         records = np.frombuffer(data, np.uint8).reshape(-1, _RECORD)
         wrong = np.flatnonzero(records[:, 0] >= len(_CLASSES))
         if len(wrong):
-            raise Malformed(f"record {wrong[0]} has the label {records[wrong[0], 0]}, not 0 to 9")
+            raise MalformedContent(
+                f"record {wrong[0]} has the label {records[wrong[0], 0]}, not 0 to 9"
+            )
     return records

@@ -13,8 +13,8 @@ import numpy as np
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import DatasetError
-from nnpipe.datasets._json_arrays import elements
-from nnpipe.datasets._split import TEST, TRAIN, VALIDATION, splits_named
+from nnpipe.datasets._json_arrays import iter_keyed_elements
+from nnpipe.datasets._split import TEST, TRAIN, VALIDATION, find_splits
 from nnpipe.datasets.boxed_images import BoxedImagesDataset, BoxListing, BoxTable
 
 _MOST_SIDE = 1 << 16
@@ -37,7 +37,7 @@ class COCOContent(ABC):
         self.file = file
         self.categories: dict[int, str] = {}
         self.images: dict[int, tuple[str, tuple[int, int]]] = {}
-        for key, each in elements(file, {"categories", "images", "annotations"}):
+        for key, each in iter_keyed_elements(file, {"categories", "images", "annotations"}):
             entry = each if isinstance(each, dict) else {}
             if key == "categories":
                 self.add_category(entry)
@@ -46,8 +46,8 @@ class COCOContent(ABC):
             else:
                 where = f"{file}, annotation {str(entry.get('id'))[:40]}"
                 image, category = (
-                    whole_number(entry, "image_id"),
-                    whole_number(entry, "category_id"),
+                    get_whole_number(entry, "image_id"),
+                    get_whole_number(entry, "category_id"),
                 )
                 if image is None or category is None:
                     raise DatasetError(f"{where}: image_id and category_id should be whole numbers")
@@ -69,7 +69,7 @@ class COCOContent(ABC):
 
     def add_category(self, entry: Mapping[str, Any]) -> None:
         """Keep the number and the name of a category."""
-        number, name = whole_number(entry, "id"), entry.get("name")
+        number, name = get_whole_number(entry, "id"), entry.get("name")
         there = number is None or number in self.categories or len(self.categories) >= _MOST_CLASSES
         if number is None or there or not isinstance(name, str) or not name:
             raise DatasetError(
@@ -78,13 +78,13 @@ class COCOContent(ABC):
         self.categories[number] = name
 
     def _add_image(self, entry: Mapping[str, Any]) -> None:
-        number, height, width = (whole_number(entry, key) for key in ("id", "height", "width"))
+        number, height, width = (get_whole_number(entry, key) for key in ("id", "height", "width"))
         name = entry.get("file_name")
         if (
             number is None
             or number in self.images
             or not isinstance(name, str)
-            or not _inside(name)
+            or not _is_inside_folder(name)
         ):
             raise DatasetError(
                 f"{self.file}: an image has a number of its own and a file_name, not "
@@ -99,7 +99,9 @@ class COCOContent(ABC):
         self.images[number] = name, (height, width)
 
 
-def annotation_files(root: Path, given: Sequence[Path] | None, prefix: str) -> tuple[Path, ...]:
+def find_annotation_files(
+    root: Path, given: Sequence[Path] | None, prefix: str
+) -> tuple[Path, ...]:
     """Return the annotation files that are given, or those in a folder whose names begin with
     ``prefix``, or the only.
 
@@ -128,7 +130,7 @@ def annotation_files(root: Path, given: Sequence[Path] | None, prefix: str) -> t
     return tuple(found)
 
 
-def picture_folder(
+def find_picture_folder(
     root: Path, given: Path | None, file: Path, prefix: str, names: Sequence[str]
 ) -> Path:
     """Return the folder that holds the pictures of an annotation file.
@@ -158,7 +160,7 @@ def picture_folder(
     )
 
 
-def _inside(name: str) -> bool:
+def _is_inside_folder(name: str) -> bool:
     """Return whether a name of a file in annotations leads to a place inside the folder of
     pictures.
     """
@@ -166,7 +168,7 @@ def _inside(name: str) -> bool:
     return bool(name) and not path.is_absolute() and ".." not in path.parts and "\0" not in name
 
 
-def whole_number(entry: Mapping[str, Any], key: str) -> int | None:
+def get_whole_number(entry: Mapping[str, Any], key: str) -> int | None:
     """Return a whole number of at most 63 bits, or ``None``."""
     value = entry.get(key)
     if isinstance(value, float) and value.is_integer():
@@ -212,7 +214,7 @@ class COCOFilesDataset(Dataset):
         ),
     )
 
-    def annotation_files(self) -> tuple[Path, ...]:
+    def list_annotation_files(self) -> tuple[Path, ...]:
         """Return the annotation files.
 
         Raises
@@ -220,9 +222,9 @@ class COCOFilesDataset(Dataset):
         DatasetError
             If there are none, or several that may be meant.
         """
-        return annotation_files(self.dataset_root, self.annotations, self.prefix)
+        return find_annotation_files(self.dataset_root, self.annotations, self.prefix)
 
-    def picture_paths(self, found: COCOContent, numbers: Sequence[int] | None = None) -> list[Path]:
+    def find_pictures(self, found: COCOContent, numbers: Sequence[int] | None = None) -> list[Path]:
         """Return the pictures of an annotation file, or those with some of its numbers, in this
         order.
 
@@ -234,7 +236,7 @@ class COCOFilesDataset(Dataset):
         names = [
             found.images[number][0] for number in (found.images if numbers is None else numbers)
         ]
-        folder = picture_folder(self.dataset_root, self.images, found.file, self.prefix, names)
+        folder = find_picture_folder(self.dataset_root, self.images, found.file, self.prefix, names)
         return [folder / name for name in names]
 
     @staticmethod
@@ -245,7 +247,7 @@ class COCOFilesDataset(Dataset):
         if file.name.startswith("_"):  # the folder is named after the split
             tested = any(file.parent.parent.glob("test*/_annotations*.json"))
             valid = VALIDATION if tested else TEST
-            code = splits_named([file.parent.name]).get(file.parent.name, TEST)
+            code = find_splits([file.parent.name]).get(file.parent.name, TEST)
             return valid if code == VALIDATION else code
         return TRAIN if "train" in file.name.lower() else TEST
 
@@ -253,7 +255,7 @@ class COCOFilesDataset(Dataset):
         """Return the annotation files."""
         return {
             "name": "COCO's form",
-            "annotations": [path.name for path in self.annotation_files()],
+            "annotations": [path.name for path in self.list_annotation_files()],
         }
 
 
@@ -269,14 +271,14 @@ class COCODataset(COCOFilesDataset, BoxedImagesDataset):
 
     formerly: ClassVar[tuple[str, ...]] = ("COCODataset2017",)
 
-    def listing(self) -> BoxListing:
+    def list_files(self) -> BoxListing:
         """Return the pictures and boxes of all files."""
         paths: list[Path] = []
         sizes: list[tuple[int, int]] = []
         codes: list[int] = []
         table = BoxTable()
         names: tuple[str, ...] | None = None
-        for file in self.annotation_files():
+        for file in self.list_annotation_files():
             found = COCOBoxes(file)
             here = tuple(name for _, name in sorted(found.categories.items()))
             if names is not None and here != names:
@@ -288,7 +290,7 @@ class COCODataset(COCOFilesDataset, BoxedImagesDataset):
             places = {image: len(paths) + place for place, image in enumerate(found.images)}
             numbers = {category: number for number, category in enumerate(sorted(found.categories))}
             table.extend(found.table, places, numbers, str(file))
-            paths += self.picture_paths(found)
+            paths += self.find_pictures(found)
             sizes += [size for _, size in found.images.values()]
             codes += [self.split_code(file)] * len(found.images)
         assert names is not None  # there is a file

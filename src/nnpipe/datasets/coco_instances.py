@@ -15,16 +15,16 @@ from nnpipe.core.errors import DatasetError
 from nnpipe.core.evaluation import Ragged
 from nnpipe.core.tensors import Batch, DatasetSpec, TensorSpec
 from nnpipe.datasets._split import TEST
-from nnpipe.datasets.coco import COCOContent, COCOFilesDataset, is_number, whole_number
+from nnpipe.datasets.coco import COCOContent, COCOFilesDataset, get_whole_number, is_number
 from nnpipe.datasets.image_files import ListedPicturesDataset
-from nnpipe.datasets.in_memory import checked_indices
-from nnpipe.tasks.instance_segmentation.runs import (
+from nnpipe.datasets.in_memory import check_indices
+from nnpipe.tasks.instance_segmentation.run_lengths import (
     Integers,
-    areas_of,
-    padded,
-    runs_of_polygons,
-    runs_of_text,
-    united,
+    compute_run_areas,
+    encode_polygons,
+    merge_runs,
+    pad_runs,
+    parse_coco_runs,
 )
 from nnpipe.tasks.instance_segmentation.task import InstanceSegmentation
 
@@ -57,14 +57,14 @@ class MaskTable:
         """
         parts: Sequence[npt.NDArray[Any]]
         if isinstance(stated, dict):
-            size, parts = _size_of(stated, where), [_runs_of(stated, where)]
+            size, parts = _size_of(stated, where), [_parse_runs(stated, where)]
             if int(parts[0].min(initial=0)) < 0 or int(parts[0].sum()) != size[0] * size[1]:
                 raise DatasetError(
                     f"{where}: its run lengths add up to {int(parts[0].sum())} pixels, and its "
                     f"size of {size[1]} x {size[0]} has {size[0] * size[1]}"
                 )
         elif isinstance(stated, list) and stated:
-            size, parts = (0, 0), _polygons_of(stated, where)
+            size, parts = (0, 0), _parse_polygons(stated, where)
         else:
             raise DatasetError(
                 f"{where} has no mask: segmentation should be polygons or run lengths, not "
@@ -82,7 +82,7 @@ class MaskTable:
         self._parts.append(len(parts))
         self._sizes.extend(size)
 
-    def frozen(self) -> Masks:
+    def freeze(self) -> Masks:
         """Return the masks that were added so far."""
         lengths = np.array(self._lengths, np.int64)
         return Masks(
@@ -122,11 +122,11 @@ class Masks:
         places = range(int(self.first[mask]), int(self.first[mask + 1]))
         own = [self.parts[place].astype(np.float64) for place in places]
         if self.sizes[mask].any():
-            return united([own[0].astype(np.int64)], height * width)
-        return runs_of_polygons([each.reshape(-1, 2) for each in own], height, width)
+            return merge_runs([own[0].astype(np.int64)], height * width)
+        return encode_polygons([each.reshape(-1, 2) for each in own], height, width)
 
 
-def _polygons_of(stated: list[Any], where: str) -> list[npt.NDArray[np.float64]]:
+def _parse_polygons(stated: list[Any], where: str) -> list[npt.NDArray[np.float64]]:
     if len(stated) > _MOST_POLYGONS:
         raise DatasetError(
             f"{where}: a mask has {len(stated):,} polygons; at most {_MOST_POLYGONS:,} are read"
@@ -153,7 +153,7 @@ def _polygons_of(stated: list[Any], where: str) -> list[npt.NDArray[np.float64]]
     return found
 
 
-def _runs_of(stated: Mapping[str, Any], where: str) -> Integers:
+def _parse_runs(stated: Mapping[str, Any], where: str) -> Integers:
     counts = stated.get("counts")
     if not isinstance(counts, (str, list)) or not counts:
         raise DatasetError(
@@ -163,7 +163,7 @@ def _runs_of(stated: Mapping[str, Any], where: str) -> Integers:
         raise DatasetError(f"{where}: a mask has more than {_MOST_NUMBERS:,} run lengths")
     if isinstance(counts, str):
         try:
-            return runs_of_text(counts.encode("ascii"))
+            return parse_coco_runs(counts.encode("ascii"))
         except ValueError as error:  # Unicode's errors are of this kind
             told = (
                 "it holds characters that are not used in it"
@@ -181,7 +181,7 @@ def _runs_of(stated: Mapping[str, Any], where: str) -> Integers:
 def _size_of(stated: Mapping[str, Any], where: str) -> tuple[int, int]:
     size = stated.get("size")
     if isinstance(size, list) and len(size) == 2:
-        height, width = (whole_number({"side": side}, "side") for side in size)
+        height, width = (get_whole_number({"side": side}, "side") for side in size)
         if (
             height is not None
             and width is not None
@@ -251,7 +251,7 @@ class COCOInstancesDataset(COCOFilesDataset, ListedPicturesDataset[InstanceListi
     pixels of the picture.
     """
 
-    def listing(self) -> InstanceListing:
+    def list_files(self) -> InstanceListing:
         """Return the pictures and masks of all files."""
         paths: list[Path] = []
         sizes: list[tuple[int, int]] = []
@@ -260,7 +260,7 @@ class COCOInstancesDataset(COCOFilesDataset, ListedPicturesDataset[InstanceListi
         rows: list[tuple[npt.NDArray[Any], ...]] = []
         names: tuple[str, ...] = ()
         count = 0
-        for file in self.annotation_files():
+        for file in self.list_annotation_files():
             found = _Content(file)
             here = tuple(name for _, name in sorted(found.categories.items()))
             if names not in ((), here):
@@ -273,7 +273,7 @@ class COCOInstancesDataset(COCOFilesDataset, ListedPicturesDataset[InstanceListi
             rows.append((len(paths) + owner, count + np.arange(len(owner)), *columns))
             masks.append((count, held))
             count += len(owner)
-            paths += self.picture_paths(found)
+            paths += self.find_pictures(found)
             sizes += [size for _, size in found.images.values()]
             codes += [self.split_code(file)] * len(found.images)
         owner, *columns = (np.concatenate(part) for part in zip(*rows, strict=True))
@@ -321,12 +321,12 @@ class COCOInstancesDataset(COCOFilesDataset, ListedPicturesDataset[InstanceListi
 
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
         """Return some samples: decoded pictures and the masks in them."""
-        indices = checked_indices(indices, len(self))
+        indices = check_indices(indices, len(self))
         found = self.files
         # Each file tells its size before masks of that size are made.
-        inputs, sizes = self.decoded(indices, found.sizes)
+        inputs, sizes = self.decode_pictures(indices, found.sizes)
         masks = [
-            self._runs(int(index), *size)
+            self._compute_runs(int(index), *size)
             for index, size in zip(indices, sizes.tolist(), strict=True)
         ]
         most = max([1, *map(len, masks)])
@@ -345,15 +345,15 @@ class COCOInstancesDataset(COCOFilesDataset, ListedPicturesDataset[InstanceListi
             "size": sizes.copy(),
         }
         for place, (index, own) in enumerate(zip(indices.tolist(), masks, strict=True)):
-            truth["runs"][place, : len(own)] = padded(own, longest)
+            truth["runs"][place, : len(own)] = pad_runs(own, longest)
             truth["class"][place, : len(own)] = found.labels[index]
             truth["crowd"][place, : len(own)] = found.crowds[index]
             stated = found.areas[index].astype(np.float64)
-            pixels = np.array([int(areas_of(runs[None])[0]) for runs in own], np.float64)
+            pixels = np.array([int(compute_run_areas(runs[None])[0]) for runs in own], np.float64)
             truth["area"][place, : len(own)] = np.where(np.isnan(stated), pixels, stated)
         return inputs, truth
 
-    def _runs(self, index: int, height: int, width: int) -> list[Integers]:
+    def _compute_runs(self, index: int, height: int, width: int) -> list[Integers]:
         found: list[Integers] = []
         total = 0
         for thing in self.files.things[index].astype(np.int64).tolist():
@@ -409,9 +409,9 @@ class _Content(COCOContent):
             If a thing is in no picture or of no category, or run lengths are for a picture of
             another size.
         """
-        held = self.masks.frozen()
-        owner = _places(np.array(self._owner, np.int64), list(self.images))
-        label = _places(np.array(self._label, np.int64), sorted(self.categories))
+        held = self.masks.freeze()
+        owner = _find_places(np.array(self._owner, np.int64), list(self.images))
+        label = _find_places(np.array(self._label, np.int64), sorted(self.categories))
         if wrong := np.flatnonzero((owner < 0) | (label < 0)).tolist():
             image, category = self._owner[wrong[0]], self._label[wrong[0]]
             raise DatasetError(
@@ -433,7 +433,7 @@ class _Content(COCOContent):
         return held, owner, label, np.array(self._crowd, np.uint8), np.array(self._area, np.float64)
 
 
-def _places(numbers: npt.NDArray[np.int64], known: list[int]) -> npt.NDArray[np.int64]:
+def _find_places(numbers: npt.NDArray[np.int64], known: list[int]) -> npt.NDArray[np.int64]:
     """Return the place of each number among those that are known; -1 if it is not one of them."""
     values = np.array(known, np.int64)
     order = np.argsort(values, kind="stable")

@@ -15,11 +15,11 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.errors import DatasetError
 from nnpipe.core.evaluation import Ragged
 from nnpipe.core.tensors import Batch, DatasetSpec, TensorSpec
-from nnpipe.datasets._json_arrays import array_elements
+from nnpipe.datasets._json_arrays import iter_array_elements
 from nnpipe.datasets._split import TEST
 from nnpipe.datasets.boxed_images import BoxTable
-from nnpipe.datasets.coco import COCOBoxes, is_number, whole_number
-from nnpipe.datasets.image_files import stated_size
+from nnpipe.datasets.coco import COCOBoxes, get_whole_number, is_number
+from nnpipe.datasets.image_files import read_image_size
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
 from nnpipe.datasets.yolo_folder import YOLOFolderDataset
 from nnpipe.tasks.detection.task import Detection
@@ -80,19 +80,21 @@ class COCOResultsDataset(InMemoryDataset):
     def load(self) -> Samples:
         """Return the boxes that were found, and the true ones."""
         true = (
-            _of_folder(self.truth, self.class_list) if self.truth.is_dir() else _of_file(self.truth)
+            _read_truth_folder(self.truth, self.class_list)
+            if self.truth.is_dir()
+            else _read_truth_file(self.truth)
         )
-        boxes, scores, labels = self._found(true)
+        boxes, scores, labels = self._read_results(true)
         inputs = {
-            "found_boxes": _padded(boxes, 0),
-            "scores": _padded(scores, 0),
-            "found_class": _padded(labels, -1),
+            "found_boxes": _pad_rows(boxes, 0),
+            "scores": _pad_rows(scores, 0),
+            "found_class": _pad_rows(labels, -1),
         }
         targets = {
-            "boxes": _padded(true.boxes, 0),
-            "class": _padded(true.labels, -1),
-            "crowd": _padded(true.crowds, 0),
-            "area": _padded(true.areas, 0),
+            "boxes": _pad_rows(true.boxes, 0),
+            "class": _pad_rows(true.labels, -1),
+            "crowd": _pad_rows(true.crowds, 0),
+            "area": _pad_rows(true.areas, 0),
         }
         return Samples(inputs, targets, true.class_names, np.full(len(true.boxes), TEST, np.int8))
 
@@ -106,15 +108,15 @@ class COCOResultsDataset(InMemoryDataset):
         labels = np.asarray(self.samples.targets["class"], np.int64)
         return np.asarray(np.count_nonzero(labels >= 0, axis=1), np.int64)
 
-    def _found(self, true: _Truth) -> tuple[Ragged, Ragged, Ragged]:
+    def _read_results(self, true: _Truth) -> tuple[Ragged, Ragged, Ragged]:
         """Return boxes, scores and classes by picture."""
         file = self.dataset_root
         named: dict[str, int] = {}
         picture, label, numbers, score = array("q"), array("q"), array("d"), array("d")
-        for row, each in enumerate(array_elements(file), 1):
+        for row, each in enumerate(iter_array_elements(file), 1):
             entry = each if isinstance(each, dict) else {}
             where, box, certain = f"{file}, box {row:,}", entry.get("bbox"), entry.get("score")
-            image, category = entry.get("image_id"), whole_number(entry, "category_id")
+            image, category = entry.get("image_id"), get_whole_number(entry, "category_id")
             if (
                 not isinstance(image, (int, str))
                 or category is None
@@ -147,7 +149,7 @@ class COCOResultsDataset(InMemoryDataset):
             label.append(true.categories[category])
             numbers.extend(map(float, box))
             score.append(float(certain))
-        owner = _places(named, true, self)[np.array(picture, np.int64)]
+        owner = _find_places(named, true, self)[np.array(picture, np.int64)]
         order = np.argsort(owner, kind="stable")
         counts = np.bincount(owner, minlength=len(true.boxes)).astype(np.int64)
         columns = (
@@ -174,7 +176,7 @@ class _Truth:
     pictures: tuple[Mapping[str, int], ...]
 
 
-def _of_file(file: Path) -> _Truth:
+def _read_truth_file(file: Path) -> _Truth:
     found = COCOBoxes(file)
     places = {image: place for place, image in enumerate(found.images)}
     numbers = {category: number for number, category in enumerate(sorted(found.categories))}
@@ -189,11 +191,11 @@ def _of_file(file: Path) -> _Truth:
     )
 
 
-def _of_folder(folder: Path, class_list: Path | None) -> _Truth:
+def _read_truth_folder(folder: Path, class_list: Path | None) -> _Truth:
     data = YOLOFolderDataset(dataset_root=folder, class_list=class_list)
     data.prepare()
     found = data.files
-    sizes = np.array([stated_size(path) for path in found.paths], np.float64)
+    sizes = np.array([read_image_size(path) for path in found.paths], np.float64)
     boxes = np.asarray(found.boxes.values, np.float64) * sizes[found.boxes.owners][:, [1, 0, 1, 0]]
     named: dict[str, int] = {}
     for place, path in enumerate(found.paths):
@@ -213,7 +215,7 @@ def _of_folder(folder: Path, class_list: Path | None) -> _Truth:
     )
 
 
-def _places(
+def _find_places(
     named: Mapping[str, int], true: _Truth, data: COCOResultsDataset
 ) -> npt.NDArray[np.int64]:
     """Return the place of each picture that results name, in the order in which they name them
@@ -226,7 +228,7 @@ def _places(
     raise DatasetError(f"{data.dataset_root}: {data.truth} has no picture {strange[:80]!r}")
 
 
-def _padded(rows: Ragged, fill: int) -> npt.NDArray[np.generic]:
+def _pad_rows(rows: Ragged, fill: int) -> npt.NDArray[np.generic]:
     most = int(rows.counts.max(initial=1))
     if len(rows) * most > _MOST_PLACES:
         raise DatasetError(

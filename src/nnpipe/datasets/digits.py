@@ -10,7 +10,7 @@ import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.tensors import DatasetSpec
-from nnpipe.datasets.in_memory import InMemoryDataset, Samples, image_classification
+from nnpipe.datasets.in_memory import InMemoryDataset, Samples, make_image_classification_spec
 
 _CLASSES = tuple("0123456789")
 
@@ -25,7 +25,7 @@ class DigitsDataset(InMemoryDataset):
     @property
     def spec(self) -> DatasetSpec:
         """Images ``(n, 8, 8, 1)`` and ten classes."""
-        return image_classification(8, 8, 1, _CLASSES, brightest=16)
+        return make_image_classification_spec(8, 8, 1, _CLASSES, brightest=16)
 
     def load(self) -> Samples:
         """Return all samples, from a file in the package."""
@@ -76,7 +76,9 @@ class WornDigitsDataset(DigitsDataset):
     @property
     def spec(self) -> DatasetSpec:
         """Images ``(n, 12, 12, 1)`` and ten classes."""
-        return image_classification(_SHEET, _SHEET, 1, super().spec.class_names, brightest=_BLACK)
+        return make_image_classification_spec(
+            _SHEET, _SHEET, 1, super().spec.class_names, brightest=_BLACK
+        )
 
     def load(self) -> Samples:
         """Return all samples from a file in the package, with simulated wear."""

@@ -30,7 +30,7 @@ from typing import IO, Any, Literal, TextIO, cast
 from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import DatasetError
 from nnpipe.core.files import write_text
-from nnpipe.datasets._progress import ByteProgress, locked
+from nnpipe.datasets._progress import ByteProgress, file_lock
 
 # Limit of one read by tarfile, which reads headers of any claimed length into memory as a whole.
 _LARGEST_READ = 1 << 24
@@ -58,7 +58,7 @@ class ArchiveEntry:
     target: str = ""
 
 
-def safe_parts(name: str) -> tuple[str, ...]:
+def split_entry_name(name: str) -> tuple[str, ...]:
     """Split an entry's name into path parts.
 
     Raises
@@ -76,7 +76,7 @@ def safe_parts(name: str) -> tuple[str, ...]:
 
 
 @contextmanager
-def entries_of(archive: Path, max_bytes: int) -> Iterator[tuple[Iterator[ArchiveEntry], Any]]:
+def open_archive(archive: Path, max_bytes: int) -> Iterator[tuple[Iterator[ArchiveEntry], Any]]:
     """Open ``archive``; yield its entries, in order, and its file object, whose position shows the
     progress.
 
@@ -94,17 +94,17 @@ def entries_of(archive: Path, max_bytes: int) -> Iterator[tuple[Iterator[Archive
         raw.seek(0)
         if head.startswith(b"PK"):
             with zipfile.ZipFile(raw) as packed:
-                yield _zip_entries(packed), raw
+                yield _iter_zip_entries(packed), raw
             return
-        with _decompressed(raw, head) as plain, _Bounded(plain, max_bytes) as bounded:
+        with _open_decompressed(raw, head) as plain, _BoundedStream(plain, max_bytes) as bounded:
             with tarfile.open(fileobj=bounded, mode="r:") as tar:
-                yield _tar_entries(tar, bounded), raw
+                yield _iter_tar_entries(tar, bounded), raw
 
 
-def _tar_entries(tar: tarfile.TarFile, stream: _Bounded) -> Iterator[ArchiveEntry]:
+def _iter_tar_entries(tar: tarfile.TarFile, stream: _BoundedStream) -> Iterator[ArchiveEntry]:
     while (member := tar.next()) is not None:
         tar.members = []  # type: ignore[attr-defined]  # otherwise millions of headers would fill the memory
-        parts = safe_parts(member.name)
+        parts = split_entry_name(member.name)
         if member.isreg():
             yield ArchiveEntry(parts, "file", content=tar.extractfile(member))
         elif member.isdir():
@@ -126,9 +126,9 @@ def _tar_entries(tar: tarfile.TarFile, stream: _Bounded) -> Iterator[ArchiveEntr
         pass
 
 
-def _zip_entries(packed: zipfile.ZipFile) -> Iterator[ArchiveEntry]:
+def _iter_zip_entries(packed: zipfile.ZipFile) -> Iterator[ArchiveEntry]:
     for info in packed.infolist():
-        parts = safe_parts(info.filename)
+        parts = split_entry_name(info.filename)
         mode = info.external_attr >> 16
         if info.is_dir():
             yield ArchiveEntry(parts, "folder")
@@ -147,7 +147,7 @@ def _zip_entries(packed: zipfile.ZipFile) -> Iterator[ArchiveEntry]:
             )
 
 
-def _decompressed(raw: Any, head: bytes) -> Any:
+def _open_decompressed(raw: Any, head: bytes) -> Any:
     if head.startswith(b"\x1f\x8b"):
         return gzip.GzipFile(fileobj=raw)
     if head.startswith(b"BZh"):
@@ -157,7 +157,7 @@ def _decompressed(raw: Any, head: bytes) -> Any:
     return raw
 
 
-class _Bounded(io.RawIOBase):
+class _BoundedStream(io.RawIOBase):
     """A readable stream that raises for more than ``limit`` bytes in all, or too many at once."""
 
     def __init__(self, stream: Any, limit: int):
@@ -249,9 +249,9 @@ def extract(
     with ByteProgress(f"unpacking {archive.name}", shown=progress, stream=stream) as display:
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
-            with locked(
+            with file_lock(
                 folder.with_name(f".{folder.name}.lock"),
-                lambda: display.say(
+                lambda: display.print_line(
                     f"waiting for another process that is unpacking {archive.name}"
                 ),
             ):
@@ -259,7 +259,7 @@ def extract(
                     return folder
                 _remove(temporary)  # left by a killed run; the lock ensures that nobody uses it
                 try:
-                    _Unpacking(temporary, wanted, strip, max_bytes, max_members).run(
+                    _Extraction(temporary, wanted, strip, max_bytes, max_members).run(
                         archive, display
                     )
                     write_text(
@@ -304,7 +304,7 @@ def _is_done(archive: Path, folder: Path, wanted: list[str] | None) -> bool:
     )
 
 
-class _Unpacking:
+class _Extraction:
     """The extraction of one archive into a folder that nobody else uses."""
 
     def __init__(
@@ -312,7 +312,7 @@ class _Unpacking:
     ):
         self._root = root
         self._strip = strip
-        self._wanted = None if wanted is None else {safe_parts(name): name for name in wanted}
+        self._wanted = None if wanted is None else {split_entry_name(name): name for name in wanted}
         self._bytes_left = max_bytes
         self._members_left = max_members
         self._max_bytes = max_bytes
@@ -322,7 +322,7 @@ class _Unpacking:
 
     def run(self, archive: Path, display: ByteProgress) -> None:
         self._root.mkdir()
-        with entries_of(archive, self._max_bytes) as (entries, raw):
+        with open_archive(archive, self._max_bytes) as (entries, raw):
             display.begin(0, archive.stat().st_size)
             position = 0
             for entry in entries:
@@ -341,14 +341,14 @@ class _Unpacking:
             raise UnsafeArchive(f"it lacks {', '.join(lacking)}")
         # Links come last, so that no file is written through one.
         for link in self._links:
-            self._place(link.parts).symlink_to(link.target)
+            self._resolve_path(link.parts).symlink_to(link.target)
         inside = os.path.realpath(self._root)
         for link in self._links:
-            real = os.path.realpath(self._place(link.parts))
+            real = os.path.realpath(self._resolve_path(link.parts))
             if os.path.commonpath([inside, real]) != inside:
                 raise UnsafeArchive(f"the link {'/'.join(link.parts)!r} leaves the folder")
 
-    def _place(self, parts: tuple[str, ...]) -> Path:
+    def _resolve_path(self, parts: tuple[str, ...]) -> Path:
         return self._root.joinpath(*parts[self._strip :])
 
     def _is_wanted(self, parts: tuple[str, ...]) -> bool:
@@ -362,7 +362,7 @@ class _Unpacking:
 
     def _unpack(self, entry: ArchiveEntry) -> None:
         name = "/".join(entry.parts)
-        path = self._place(entry.parts)
+        path = self._resolve_path(entry.parts)
         if entry.kind == "folder":
             path.mkdir(parents=True, exist_ok=True)
             return
@@ -378,10 +378,10 @@ class _Unpacking:
                 raise UnsafeArchive(f"the link {name!r} leaves the folder")
             self._links.append(entry)
         elif entry.kind == "hardlink":
-            target = safe_parts(entry.target)
+            target = split_entry_name(entry.target)
             if target not in self._files:
                 raise UnsafeArchive(f"the link {name!r} leads to no file before it")
-            os.link(self._place(target), path)
+            os.link(self._resolve_path(target), path)
             self._files.add(entry.parts)
         else:
             assert entry.content is not None
@@ -404,18 +404,19 @@ def _remove(folder: Path) -> None:
         folder.unlink(missing_ok=True)
 
 
-class Malformed(Exception):
-    """Raised inside :func:`unpacked` if the content does not match its format."""
+class MalformedContent(Exception):
+    """Raised inside :func:`open_unpacked` if the content does not match its format."""
 
 
 @contextmanager
-def unpacked(path: Path) -> Iterator[IO[bytes]]:
+def open_unpacked(path: Path) -> Iterator[IO[bytes]]:
     """Yield the content of ``path``, unpacked if its name ends in ``.gz``.
 
     Raises
     ------
     DatasetError
-        If the file cannot be opened, gzip finds it damaged, or the block raises :class:`Malformed`.
+        If the file cannot be opened, gzip finds it damaged, or the block raises
+        :class:`MalformedContent`.
     """
     try:
         with path.open("rb") as stream:
@@ -424,7 +425,7 @@ def unpacked(path: Path) -> Iterator[IO[bytes]]:
                     yield cast(IO[bytes], content)
             else:
                 yield stream
-    except (Malformed, gzip.BadGzipFile, EOFError, zlib.error) as error:
+    except (MalformedContent, gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DatasetError(f"{path} is damaged: {error}; move it away and get it again") from None
     except OSError as error:
         raise DatasetError(f"cannot read {path}: {error.strerror or error}") from None

@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import DatasetError
-from nnpipe.core.image_conversion import eight_bits
+from nnpipe.core.image_conversion import to_eight_bits
 from nnpipe.core.preprocessing import IMAGE_SIZE
 from nnpipe.core.tensors import Batch, DatasetSpec, TensorSpec
-from nnpipe.datasets._class_folders import Listing, class_folders
-from nnpipe.datasets.in_memory import checked_indices, image_classification
+from nnpipe.datasets._class_folders import Listing, list_class_files
+from nnpipe.datasets.in_memory import check_indices, make_image_classification_spec
 from nnpipe.datasets.listed_files import ClassifiedFilesDataset, L, ListedFilesDataset
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _PIXELS_TO_ONE = 256  # or this number for each pixel of the result
 class ImageFilesDataset(ClassifiedFilesDataset):
     """Base of classification data sets of image files, which are decoded when they are read.
 
-    A subclass writes :meth:`listing`.  Images are rotated according to their EXIF
+    A subclass writes :meth:`list_files`.  Images are rotated according to their EXIF
     data and resized (bilinear with antialiasing; the aspect ratio is not kept).
     """
 
@@ -55,21 +55,21 @@ class ImageFilesDataset(ClassifiedFilesDataset):
     @property
     def spec(self) -> DatasetSpec:
         """Images of ``image_size`` with three channels or one, and the classes."""
-        return image_classification(
+        return make_image_classification_spec(
             *self.image_size, 3 if self.color == "rgb" else 1, self.files.class_names
         )
 
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
         """Return some samples: decoded images and their labels."""
-        indices = checked_indices(indices, len(self))
+        indices = check_indices(indices, len(self))
         channels = 3 if self.color == "rgb" else 1
         pixels = np.empty((len(indices), *self.image_size, channels), np.uint8)
         for place, index in zip(pixels, indices, strict=True):
-            place[:] = decoded(self.files.paths[index], self.image_size, channels)
+            place[:] = decode_image(self.files.paths[index], self.image_size, channels)
         return {"image": pixels}, {"label": self.files.labels[indices]}
 
 
-def decoded(
+def decode_image(
     path: Path, size: Sequence[int], channels: int, declared: tuple[int, int] | None = None
 ) -> npt.NDArray[np.uint8]:
     """Return a decoded and resized image file.
@@ -100,25 +100,25 @@ def decoded(
     from PIL import Image
 
     height, width = size
-    with _opened(
+    with _open_image(
         path, max(_PIXELS, _PIXELS_TO_ONE * height * width), f"for {width:,} x {height:,} pixels "
     ) as image:
-        upright = _upright(image, path, declared)
-        resized = _converted(upright, channels, image.format).resize(
+        upright = _apply_orientation(image, path, declared)
+        resized = _convert_image(upright, channels, image.format).resize(
             (width, height), Image.Resampling.BILINEAR
         )
         return np.asarray(resized, np.uint8).reshape(height, width, channels)
 
 
-def decoded_whole(
+def decode_whole_image(
     path: Path, channels: int, declared: tuple[int, int] | None = None
 ) -> npt.NDArray[np.uint8]:
-    """Return a decoded image file in its own size, as :func:`decoded` does for a given one.
+    """Return a decoded image file in its own size, as :func:`decode_image` does for a given one.
 
     Parameters
     ----------
     path, channels, declared
-        As in :func:`decoded`.
+        As in :func:`decode_image`.
 
     Returns
     -------
@@ -130,12 +130,12 @@ def decoded_whole(
     DatasetError
         If the file is missing, damaged, not an image, or of another size; the message names it.
     """
-    with _opened(path, _PIXELS) as image:
-        found = _converted(_upright(image, path, declared), channels, image.format)
+    with _open_image(path, _PIXELS) as image:
+        found = _convert_image(_apply_orientation(image, path, declared), channels, image.format)
         return np.asarray(found, np.uint8).reshape(found.height, found.width, channels)
 
 
-def stated_size(path: Path) -> tuple[int, int]:
+def read_image_size(path: Path) -> tuple[int, int]:
     """Return height and width of an image file, turned upright by its EXIF data, without decoding
     it.
 
@@ -144,12 +144,12 @@ def stated_size(path: Path) -> tuple[int, int]:
     DatasetError
         If the file is missing, damaged, or not an image; the message names it.
     """
-    with _opened(path, _PIXELS, decode=False) as image:
+    with _open_image(path, _PIXELS, decode=False) as image:
         turned = image.getexif().get(_ORIENTATION) in (5, 6, 7, 8)
         return (image.width, image.height) if turned else (image.height, image.width)
 
 
-def side_by_side(
+def stack_padded_images(
     images: Sequence[npt.NDArray[np.uint8]],
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
     """Return images of different sizes as one batch, padded with black below and on the right, and
@@ -172,7 +172,7 @@ def side_by_side(
     return canvas, sizes
 
 
-def decoded_values(path: Path, *, coloured: bool = False) -> npt.NDArray[np.integer]:
+def decode_mask_values(path: Path, *, coloured: bool = False) -> npt.NDArray[np.integer]:
     """Return the numbers of a mask's pixels as the file stores them: levels of grey, or indices of
     a palette.
 
@@ -196,7 +196,7 @@ def decoded_values(path: Path, *, coloured: bool = False) -> npt.NDArray[np.inte
         If the file is missing, damaged, not an image, or has colours that are not asked for; the
         message names it.
     """
-    with _opened(path, _PIXELS) as image:
+    with _open_image(path, _PIXELS) as image:
         if coloured:
             red, green, blue = (np.asarray(part, np.int32) for part in image.convert("RGB").split())
             found: npt.NDArray[np.integer] = red << 16 | green << 8 | blue
@@ -215,7 +215,9 @@ def decoded_values(path: Path, *, coloured: bool = False) -> npt.NDArray[np.inte
 
 
 @contextmanager
-def _opened(path: Path, most: int, purpose: str = "", *, decode: bool = True) -> Iterator[Image]:
+def _open_image(
+    path: Path, most: int, purpose: str = "", *, decode: bool = True
+) -> Iterator[Image]:
     """Open an image file of at most ``most`` pixels; what fails in decoding it becomes a
     :class:`DatasetError`.
     """
@@ -252,11 +254,11 @@ def _opened(path: Path, most: int, purpose: str = "", *, decode: bool = True) ->
         struct.error,
     ) as error:
         raise DatasetError(
-            f"{path} is no image that can be read ({_first_line(error)}); remove or replace it"
+            f"{path} is no image that can be read ({_get_first_line(error)}); remove or replace it"
         ) from None
 
 
-def _upright(image: Image, path: Path, declared: tuple[int, int] | None) -> Image:
+def _apply_orientation(image: Image, path: Path, declared: tuple[int, int] | None) -> Image:
     """Return an image rotated according to its EXIF data, or as it is stored if only so it has
     the declared size.
     """
@@ -275,10 +277,10 @@ def _upright(image: Image, path: Path, declared: tuple[int, int] | None) -> Imag
     return fitting[0]
 
 
-def _converted(image: Image, channels: int, stored_as: str | None) -> Image:
+def _convert_image(image: Image, channels: int, stored_as: str | None) -> Image:
     from PIL import Image as images
 
-    if (pixels := eight_bits(image, stored_as)) is not None:
+    if (pixels := to_eight_bits(image, stored_as)) is not None:
         image = images.fromarray(pixels)
     # a palette with transparent colours cannot become RGB directly
     elif "transparency" in image.info:
@@ -287,7 +289,7 @@ def _converted(image: Image, channels: int, stored_as: str | None) -> Image:
     return image if image.mode == mode else image.convert(mode)  # convert() copies in any case
 
 
-def _first_line(error: Exception) -> str:
+def _get_first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
@@ -321,9 +323,9 @@ class ImageFolderDataset(ImageFilesDataset):
         "then have these names or numbers",
     )
 
-    def listing(self) -> Listing:
+    def list_files(self) -> Listing:
         """Return the image files in the folders."""
-        return class_folders(self.dataset_root, SUFFIXES, "images", self.class_list)
+        return list_class_files(self.dataset_root, SUFFIXES, "images", self.class_list)
 
 
 Sizes = npt.NDArray[np.int32]
@@ -353,7 +355,7 @@ class ListedPicturesDataset(ListedFilesDataset[L]):
         if not self.files.paths:
             raise DatasetError(f"{self.dataset_root} holds no pictures for {type(self).__name__}")
 
-    def decoded(
+    def decode_pictures(
         self, indices: npt.NDArray[np.integer], sizes: npt.NDArray[np.integer] | None = None
     ) -> tuple[Batch, Sizes]:
         """Return some pictures as a batch of inputs, and their heights and widths, ``(n, 2)``.
@@ -371,9 +373,9 @@ class ListedPicturesDataset(ListedFilesDataset[L]):
             for index in indices
         ]
         paths = self.files.paths
-        canvas, found = side_by_side(
+        canvas, found = stack_padded_images(
             [
-                decoded_whole(paths[index], 3, size)
+                decode_whole_image(paths[index], 3, size)
                 for index, size in zip(indices, stated, strict=True)
             ]
         )

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import DatasetError
 from nnpipe.core.tensors import Batch, DatasetSpec, TensorSpec
-from nnpipe.datasets._split import DrawnSplitsDataset, groups_of_arrays
+from nnpipe.datasets._split import DrawnSplitsDataset, compute_array_groups
 from nnpipe.tasks.classification.task import Classification
 
 
@@ -78,8 +78,8 @@ class InMemoryDataset(DrawnSplitsDataset):
         """The specification of inputs and targets, derived from the samples."""
         return DatasetSpec(
             Classification.name,
-            inputs=tuple(map(_spec_of, self.samples.inputs.items())),
-            targets=tuple(map(_spec_of, self.samples.targets.items())),
+            inputs=tuple(map(_make_spec, self.samples.inputs.items())),
+            targets=tuple(map(_make_spec, self.samples.targets.items())),
             class_names=self.samples.class_names,
         )
 
@@ -88,7 +88,7 @@ class InMemoryDataset(DrawnSplitsDataset):
 
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
         """Return copies of some samples: inputs and targets."""
-        indices = checked_indices(indices, len(self.samples))
+        indices = check_indices(indices, len(self.samples))
         return (
             {name: array[indices] for name, array in self.samples.inputs.items()},
             {name: array[indices] for name, array in self.samples.targets.items()},
@@ -107,10 +107,10 @@ class InMemoryDataset(DrawnSplitsDataset):
 
     def groups(self) -> npt.NDArray[np.int64]:
         """Return numbers that are equal for samples with equal inputs."""
-        return groups_of_arrays(self.samples.inputs.values())
+        return compute_array_groups(self.samples.inputs.values())
 
 
-def checked_indices(indices: npt.ArrayLike, count: int) -> npt.NDArray[np.int64]:
+def check_indices(indices: npt.ArrayLike, count: int) -> npt.NDArray[np.int64]:
     """Return indices as int64, after a check that all are from 0 to ``count - 1``.
 
     Raises
@@ -130,7 +130,7 @@ def checked_indices(indices: npt.ArrayLike, count: int) -> npt.NDArray[np.int64]
     return array.astype(np.int64)
 
 
-def image_classification(
+def make_image_classification_spec(
     height: int, width: int, channels: int, class_names: tuple[str, ...], brightest: int = 255
 ) -> DatasetSpec:
     """Return the spec of images ``"image"``, uint8 ``(None, height, width, channels)``, with a
@@ -145,6 +145,6 @@ def image_classification(
     )
 
 
-def _spec_of(item: tuple[str, npt.NDArray[np.generic]]) -> TensorSpec:
+def _make_spec(item: tuple[str, npt.NDArray[np.generic]]) -> TensorSpec:
     name, array = item
     return TensorSpec(name, (None, *array.shape[1:]), array.dtype.name)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.datasets._class_folders import Listing
-from nnpipe.datasets._split import DrawnSplitsDataset, Indices, groups_of_files
+from nnpipe.datasets._split import DrawnSplitsDataset, Indices, compute_file_groups
 
 
 class FileListing(Protocol):
@@ -34,13 +34,13 @@ L = TypeVar("L", bound=FileListing)
 class ListedFilesDataset(DrawnSplitsDataset, Generic[L]):
     """Base of data sets with a file for each sample, which is read when it is asked for.
 
-    A subclass writes :meth:`listing`, and ``strata``.
+    A subclass writes :meth:`list_files`, and ``strata``.
     """
 
     abstract: ClassVar[bool] = True
 
     @abstractmethod
-    def listing(self) -> L:
+    def list_files(self) -> L:
         """Return the files, without using the network and without opening them.
 
         Raises
@@ -52,7 +52,7 @@ class ListedFilesDataset(DrawnSplitsDataset, Generic[L]):
     @cached_property
     def files(self) -> L:
         """The listing, created at the first use."""
-        return self.listing()
+        return self.list_files()
 
     def prepare(self) -> None:
         """Download the files if asked for, then list them."""
@@ -71,7 +71,7 @@ class ListedFilesDataset(DrawnSplitsDataset, Generic[L]):
 
     def groups(self) -> Indices:
         """Return numbers that are equal for files with equal content."""
-        return groups_of_files(self.files.paths)
+        return compute_file_groups(self.files.paths)
 
 
 class ClassifiedFilesDataset(ListedFilesDataset[Listing]):

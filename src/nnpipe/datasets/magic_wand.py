@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import DatasetError
-from nnpipe.datasets._class_folders import files_in
-from nnpipe.datasets._json_arrays import elements
+from nnpipe.datasets._class_folders import find_files
+from nnpipe.datasets._json_arrays import iter_keyed_elements
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
 
 Floats = npt.NDArray[np.float32]
@@ -101,17 +101,17 @@ class MagicWandDataset(InMemoryDataset):
                 f"{root} is no folder; --dataset-root must hold folders of gestures, or JSON files"
             )
         found: list[_Recording] = []
-        for path in files_in(root, {".txt", ".json"}):
+        for path in find_files(root, {".txt", ".json"}):
             if path.stat().st_size > _LARGEST_FILE:
                 raise DatasetError(
                     f"{path} has more than {_LARGEST_FILE >> 20} MiB, too many for recordings"
                 )
             if path.suffix.lower() == ".json":
-                found += _strokes(path)
+                found += _iter_strokes(path)
             elif path.parent != root:
                 found += [
                     (path.parent.name, path.stem.rpartition("_")[2], rows)
-                    for rows in _of_text(path)
+                    for rows in _iter_recordings(path)
                 ]
         if not found:
             raise DatasetError(
@@ -122,7 +122,7 @@ class MagicWandDataset(InMemoryDataset):
         return tuple(found)
 
 
-def _of_text(path: Path) -> Iterator[Floats]:
+def _iter_recordings(path: Path) -> Iterator[Floats]:
     try:
         text = path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -146,9 +146,9 @@ def _of_text(path: Path) -> Iterator[Floats]:
         yield rows
 
 
-def _strokes(path: Path) -> Iterator[_Recording]:
+def _iter_strokes(path: Path) -> Iterator[_Recording]:
     person = path.stem.rpartition("_")[0] or path.stem
-    for number, (_, stroke) in enumerate(elements(path, ("strokes",))):
+    for number, (_, stroke) in enumerate(iter_keyed_elements(path, ("strokes",))):
         try:
             points = [(point["x"], point["y"]) for point in stroke["strokePoints"][: _LONGEST + 1]]
             rows, label = np.array(points, np.float64), stroke["label"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ConfigError, DatasetError
-from nnpipe.datasets._class_folders import ClassList, files_in
+from nnpipe.datasets._class_folders import ClassList, find_files
 from nnpipe.datasets._split import TEST, TRAIN, VALIDATION
 from nnpipe.datasets.coco import COCO_CATEGORIES
 from nnpipe.datasets.image_files import SUFFIXES
@@ -87,7 +87,7 @@ class MaskFolderDataset(SegmentedImagesDataset):
             # With other classes than COCO's 80, the table says which of its categories are which.
             own = [(str(value), name) for value, name in COCO_CATEGORIES.items() if names is None]
             stuff = [("0", "ignored"), ("other", "ignored")]
-            return PixelClasses.of_table(
+            return PixelClasses.from_table(
                 [*stuff, *own, *entries], known, ignored, "--pixel-classes"
             )
         if entries:
@@ -96,16 +96,16 @@ class MaskFolderDataset(SegmentedImagesDataset):
                 if self.pixel_classes_file is None
                 else str(self.pixel_classes_file)
             )
-            return PixelClasses.of_table(entries, names, ignored, where)
+            return PixelClasses.from_table(entries, names, ignored, where)
         if names is None:
             raise DatasetError(
                 f"{self.dataset_root}: name the classes with --class-list, or say which pixel "
                 f"values are which with "
                 "--pixel-classes or --pixel-classes-file"
             )
-        return PixelClasses.of_names(names, ignored)
+        return PixelClasses.from_names(names, ignored)
 
-    def listing(self) -> MaskListing:
+    def list_files(self) -> MaskListing:
         """Return the pictures with their masks."""
         images = self.images or (self.dataset_root / "images",)
         masks = self.masks or (self.dataset_root / "masks",)
@@ -119,23 +119,23 @@ class MaskFolderDataset(SegmentedImagesDataset):
             raise DatasetError(
                 "--images and --masks name one folder each, or as many pictures as masks"
             )
-        return _listed(images[0], masks[0])
+        return _list_pictures(images[0], masks[0])
 
 
-def _listed(images: Path, masks: Path) -> MaskListing:
+def _list_pictures(images: Path, masks: Path) -> MaskListing:
     """Return the pictures in a folder, and the masks of the same names in another."""
     for folder, kind in ((images, "pictures"), (masks, "masks")):
         if not folder.is_dir():
             raise DatasetError(f"{folder} is no folder; it must hold {kind}")
-    paths = files_in(images, SUFFIXES)
+    paths = find_files(images, SUFFIXES)
     names = [path.relative_to(images) for path in paths]
-    known = {path.relative_to(masks).with_suffix(""): path for path in files_in(masks, SUFFIXES)}
+    known = {path.relative_to(masks).with_suffix(""): path for path in find_files(masks, SUFFIXES)}
     if missing := [name for name in names if name.with_suffix("") not in known]:
         raise DatasetError(
             f"{masks} has no mask {missing[0].with_suffix('.png')} for {images / missing[0]}"
             + (f", and for {len(missing) - 1:,} more pictures" if len(missing) > 1 else "")
         )
-    codes = [_code(name.parts[0]) if len(name.parts) > 1 else None for name in names]
+    codes = [_find_split_code(name.parts[0]) if len(name.parts) > 1 else None for name in names]
     official = None
     if codes and None not in codes:
         official = np.array(codes, np.int8)
@@ -144,7 +144,7 @@ def _listed(images: Path, masks: Path) -> MaskListing:
     return MaskListing(tuple(paths), tuple(known[name.with_suffix("")] for name in names), official)
 
 
-def _code(folder: str) -> int | None:
+def _find_split_code(folder: str) -> int | None:
     """Return the code of the split that a folder is named after; ``None`` if it is named
     otherwise.
     """

@@ -16,8 +16,8 @@ from nnpipe.core.errors import DatasetError
 from nnpipe.core.tensors import DatasetSpec
 from nnpipe.datasets._download import RemoteFile, fetch
 from nnpipe.datasets._split import TEST, TRAIN
-from nnpipe.datasets.extract import Malformed, unpacked
-from nnpipe.datasets.in_memory import InMemoryDataset, Samples, image_classification
+from nnpipe.datasets.extract import MalformedContent, open_unpacked
+from nnpipe.datasets.in_memory import InMemoryDataset, Samples, make_image_classification_spec
 
 # IDX files, the format of MNIST: a magic number of four bytes, the lengths of the axes, and the
 # numbers.
@@ -49,28 +49,28 @@ def read_idx(path: Path, axes: int) -> npt.NDArray[Any]:
         If the file is missing, damaged, of another format, incomplete or too
         long; the message names it.
     """
-    with unpacked(path) as stream:
+    with open_unpacked(path) as stream:
         return _parse(stream, axes)
 
 
 def _parse(stream: IO[bytes], axes: int) -> npt.NDArray[Any]:
-    magic = _take(stream, 4)
+    magic = _read_exactly(stream, 4)
     if magic[:2] != b"\0\0" or magic[2] not in _TYPES:
-        raise Malformed(f"it begins with {magic.hex(' ')}, which is no IDX file")
+        raise MalformedContent(f"it begins with {magic.hex(' ')}, which is no IDX file")
     if magic[3] != axes:
-        raise Malformed(f"it has {magic[3]} axes instead of {axes}")
-    shape = tuple(int(length) for length in np.frombuffer(_take(stream, 4 * axes), ">u4"))
+        raise MalformedContent(f"it has {magic[3]} axes instead of {axes}")
+    shape = tuple(int(length) for length in np.frombuffer(_read_exactly(stream, 4 * axes), ">u4"))
     dtype = np.dtype(_TYPES[magic[2]])
     length = math.prod(shape) * dtype.itemsize
     if length > _MAX_BYTES:
-        raise Malformed(f"its header claims {length} bytes")
-    data = _take(stream, length)
+        raise MalformedContent(f"its header claims {length} bytes")
+    data = _read_exactly(stream, length)
     if stream.read(1):  # reading to the end makes gzip verify its checksum
-        raise Malformed(f"it goes on after the {length} bytes that its header claims")
+        raise MalformedContent(f"it goes on after the {length} bytes that its header claims")
     return np.frombuffer(data, dtype).reshape(shape).astype(dtype.newbyteorder("="))
 
 
-def _take(stream: IO[bytes], count: int) -> bytes:
+def _read_exactly(stream: IO[bytes], count: int) -> bytes:
     # In blocks, so that a wrong length in the header allocates no memory for missing data.
     pieces = []
     left = count
@@ -78,14 +78,14 @@ def _take(stream: IO[bytes], count: int) -> bytes:
         pieces.append(piece)
         left -= len(piece)
     if left:
-        raise Malformed(f"it ends {left} bytes too early")
+        raise MalformedContent(f"it ends {left} bytes too early")
     return b"".join(pieces)
 
 
 _SIDE = 28
 
 
-def _files(
+def _make_remote_files(
     mirrors: tuple[str, ...], *described: tuple[str, int, str] | tuple[str, int, str, str]
 ) -> tuple[RemoteFile, ...]:
     return tuple(
@@ -96,7 +96,7 @@ def _files(
 
 # Checksums and sizes of the compressed files: tensorflow/datasets, url_checksums/mnist.txt.
 # Checksums of the unpacked content: computed from files whose checksums several sources confirm.
-_MNIST = _files(
+_MNIST = _make_remote_files(
     (
         "https://storage.googleapis.com/cvdf-datasets/mnist/",
         "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -128,7 +128,7 @@ _MNIST = _files(
 )
 
 # Checksums and sizes: tensorflow/datasets, url_checksums/fashion_mnist.txt.
-_FASHION = _files(
+_FASHION = _make_remote_files(
     (
         "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
         "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
@@ -165,17 +165,17 @@ class _IdxImages(InMemoryDataset):
     @property
     def spec(self) -> DatasetSpec:
         """Images ``(n, 28, 28, 1)`` and ten classes."""
-        return image_classification(_SIDE, _SIDE, 1, self.class_names)
+        return make_image_classification_spec(_SIDE, _SIDE, 1, self.class_names)
 
     def download(self) -> None:
         """Download the four files, 11 or 31 MB, except those that exist unpacked."""
         for file in self.files:
-            if not self._unpacked(file.name).is_file():
+            if not self._get_unpacked_path(file.name).is_file():
                 fetch(file, self.dataset_root)
 
     def load(self) -> Samples:
         """Return all samples of the four files, compressed with gzip or not."""
-        train, test = (self._pair(start) for start in ("train", "t10k"))
+        train, test = (self._read_pair(start) for start in ("train", "t10k"))
         images, labels = (np.concatenate(both) for both in zip(train, test, strict=True))
         official = np.repeat(np.array([TRAIN, TEST], np.int8), [len(train[1]), len(test[1])])
         return Samples(
@@ -185,10 +185,10 @@ class _IdxImages(InMemoryDataset):
             official,
         )
 
-    def _pair(self, start: str) -> tuple[np.ndarray, np.ndarray]:
+    def _read_pair(self, start: str) -> tuple[np.ndarray, np.ndarray]:
         images_path, labels_path = (
-            self._path(f"{start}-images-idx3-ubyte"),
-            self._path(f"{start}-labels-idx1-ubyte"),
+            self._find_file(f"{start}-images-idx3-ubyte"),
+            self._find_file(f"{start}-labels-idx1-ubyte"),
         )
         images, labels = read_idx(images_path, 3), read_idx(labels_path, 1)
         if images.shape[1:] != (_SIDE, _SIDE) or images.dtype != np.uint8:
@@ -204,12 +204,12 @@ class _IdxImages(InMemoryDataset):
             raise DatasetError(f"{labels_path} holds labels that are no class numbers from 0 to 9")
         return images, labels
 
-    def _unpacked(self, name: str) -> Path:
+    def _get_unpacked_path(self, name: str) -> Path:
         return self.dataset_root / name.removesuffix(".gz")
 
-    def _path(self, name: str) -> Path:
+    def _find_file(self, name: str) -> Path:
         packed = self.dataset_root / f"{name}.gz"
-        for path in (self._unpacked(name), packed):
+        for path in (self._get_unpacked_path(name), packed):
             if path.is_file():
                 return path
         raise DatasetError(f"{packed} is not there; add --download-dataset, or put it there")

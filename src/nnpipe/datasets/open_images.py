@@ -13,11 +13,11 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ConfigError, DatasetError
 from nnpipe.core.evaluation import Ragged
-from nnpipe.datasets._class_folders import ClassList, files_in
+from nnpipe.datasets._class_folders import ClassList, find_files
 from nnpipe.datasets._download import RemoteFile, fetch
 from nnpipe.datasets._split import TEST, TRAIN, VALIDATION
 from nnpipe.datasets.boxed_images import BoxedImagesDataset, BoxListing, BoxTable
-from nnpipe.datasets.image_files import SUFFIXES, decoded_whole
+from nnpipe.datasets.image_files import SUFFIXES, decode_whole_image
 
 _PARTS = {"train": TRAIN, "validation": VALIDATION, "test": TEST}
 _CLASSES, _HIERARCHY = "class-descriptions-boxable.csv", "bbox_labels_600_hierarchy.json"
@@ -75,17 +75,22 @@ class OpenImagesDataset(BoxedImagesDataset):
                 "PART/ID in each line"
             )
         root, at = self.dataset_root, self.annotations_at
-        fetch(_text(_CLASSES, f"{at}/v5/{_CLASSES}", "/m/"), root)
-        fetch(_text(_HIERARCHY, f"{at}/2018_04/{_HIERARCHY}", "{"), root)
-        for part, stems in self._listed().items():
+        fetch(_make_text_file(_CLASSES, f"{at}/v5/{_CLASSES}", "/m/"), root)
+        fetch(_make_text_file(_HIERARCHY, f"{at}/2018_04/{_HIERARCHY}", "{"), root)
+        for part, stems in self._read_picture_list().items():
             name = (
                 "oidv6-train-annotations-bbox.csv"
                 if part == "train"
                 else f"{part}-annotations-bbox.csv"
             )
             labels = f"{part}-annotations-human-imagelabels-boxable.csv"
-            fetch(_text(name, f"{at}/{'v6' if part == 'train' else 'v5'}/{name}", "ImageID,"), root)
-            fetch(_text(labels, f"{at}/v5/{labels}", "ImageID,"), root)
+            fetch(
+                _make_text_file(
+                    name, f"{at}/{'v6' if part == 'train' else 'v5'}/{name}", "ImageID,"
+                ),
+                root,
+            )
+            fetch(_make_text_file(labels, f"{at}/v5/{labels}", "ImageID,"), root)
             for stem in stems:
                 picture = f"{self.pictures_at}/{part}/{stem}.jpg"
                 fetch(
@@ -94,20 +99,20 @@ class OpenImagesDataset(BoxedImagesDataset):
                     limit=_PICTURE,
                 )
 
-    def listing(self) -> BoxListing:
+    def list_files(self) -> BoxListing:
         """Return the pictures and boxes of the parts."""
-        identifiers = self._classes()
-        above = self._above(identifiers) if self.hierarchy else {}
-        listed = self._listed() if self.picture_list is not None else None
+        identifiers = self._read_classes()
+        above = self._find_ancestors(identifiers) if self.hierarchy else {}
+        listed = self._read_picture_list() if self.picture_list is not None else None
         paths: list[Path] = []
         codes: list[int] = []
         table = BoxTable()
         verified: list[list[int]] = []
         labelled = False
         for part in self.parts:
-            folder = self._folder(part)
+            folder = self._find_folder(part)
             stems = (
-                [path.stem for path in files_in(folder, SUFFIXES)]
+                [path.stem for path in find_files(folder, SUFFIXES)]
                 if listed is None
                 else listed.get(part, [])
             )
@@ -115,11 +120,19 @@ class OpenImagesDataset(BoxedImagesDataset):
             paths += [folder / f"{stem}.jpg" for stem in stems]
             codes += [_PARTS[part]] * len(stems)
             _add_boxes(
-                self._file(f"*{part}-annotations-bbox.csv"), places, identifiers, above, table
+                self._require_file(f"*{part}-annotations-bbox.csv"),
+                places,
+                identifiers,
+                above,
+                table,
             )
             labels = self._find(f"*{part}-annotations-human-imagelabels-boxable.csv")
             labelled |= labels is not None
-            looked = _looked_for(labels, places, identifiers, above) if labels is not None else {}
+            looked = (
+                _read_verified_classes(labels, places, identifiers, above)
+                if labels is not None
+                else {}
+            )
             verified += [sorted(looked.get(stem, range(len(identifiers)))) for stem in stems]
         boxes, classes, crowds, _ = table.rows(len(paths))
         if TEST not in codes:
@@ -143,7 +156,7 @@ class OpenImagesDataset(BoxedImagesDataset):
                 return found[0]
         return None
 
-    def _file(self, pattern: str) -> Path:
+    def _require_file(self, pattern: str) -> Path:
         found = self._find(pattern)
         if found is None:
             name = pattern.lstrip("*")
@@ -152,7 +165,7 @@ class OpenImagesDataset(BoxedImagesDataset):
             )
         return found
 
-    def _folder(self, part: str) -> Path:
+    def _find_folder(self, part: str) -> Path:
         root = self.dataset_root
         for folder in (root / part, root / "images" / part, root / "img", root / "images"):
             if folder.is_dir():
@@ -162,7 +175,7 @@ class OpenImagesDataset(BoxedImagesDataset):
             f"000a1249af2bc5f0.jpg"
         )
 
-    def _listed(self) -> dict[str, list[str]]:
+    def _read_picture_list(self) -> dict[str, list[str]]:
         """Return the pictures of the list by part."""
         assert self.picture_list is not None
         found: dict[str, list[str]] = {part: [] for part in self.parts}
@@ -181,9 +194,9 @@ class OpenImagesDataset(BoxedImagesDataset):
             raise DatasetError(f"{self.picture_list} names a picture twice")
         return found
 
-    def _classes(self) -> dict[str, str]:
+    def _read_classes(self) -> dict[str, str]:
         """Return the names of the classes by their identifiers, in the published order."""
-        path = self._file(_CLASSES)
+        path = self._require_file(_CLASSES)
         rows = [row for row in csv.reader(ClassList.read(path).names) if row[:1] != ["LabelName"]]
         found = {row[0]: row[-1] for row in rows if len(row) == 2}
         if len(found) < len(rows) or not found or len(set(found.values())) != len(found):
@@ -192,9 +205,9 @@ class OpenImagesDataset(BoxedImagesDataset):
             )
         return found
 
-    def _above(self, identifiers: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    def _find_ancestors(self, identifiers: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
         """Return the classes above each class, by identifier."""
-        path = self._file(_HIERARCHY)
+        path = self._require_file(_HIERARCHY)
         try:
             if path.stat().st_size > _SMALL:
                 raise DatasetError(f"{path} is too large for the hierarchy of classes")
@@ -233,7 +246,7 @@ def _add_boxes(
     table: BoxTable,
 ) -> None:
     numbers = {identifier: number for number, identifier in enumerate(identifiers)}
-    for line, row in _rows(path, _BOX_COLUMNS):
+    for line, row in _iter_rows(path, _BOX_COLUMNS):
         if row["ImageID"] not in places:
             continue
         where = f"{path}, line {line}"
@@ -256,7 +269,7 @@ def _add_boxes(
             )
 
 
-def _looked_for(
+def _read_verified_classes(
     path: Path,
     places: Mapping[str, int],
     identifiers: Mapping[str, str],
@@ -272,7 +285,7 @@ def _looked_for(
         for each in higher:
             below.setdefault(each, set()).add(label)
     found: dict[str, set[int]] = {stem: set() for stem in places}
-    for _, row in _rows(path, ("ImageID", "LabelName", "Confidence")):
+    for _, row in _iter_rows(path, ("ImageID", "LabelName", "Confidence")):
         if row["ImageID"] in found:
             label = row["LabelName"]
             others = (
@@ -284,7 +297,7 @@ def _looked_for(
     return found
 
 
-def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
+def _iter_rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield the line number and the named columns of each row of a CSV file."""
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
@@ -304,19 +317,19 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str,
         raise DatasetError(f"{path} cannot be read: {error}") from None
 
 
-def _text(name: str, url: str, start: str) -> RemoteFile:
+def _make_text_file(name: str, url: str, start: str) -> RemoteFile:
     """Return a text file whose checksum is not published, known by how it begins."""
 
-    def begins(path: Path) -> bool:
+    def has_expected_start(path: Path) -> bool:
         with open(path, "rb") as file:
             return file.read(len(start)) == start.encode()
 
-    return RemoteFile(name, (url,), None, check=begins)
+    return RemoteFile(name, (url,), None, check=has_expected_start)
 
 
 def _is_picture(path: Path) -> bool:
     try:
-        decoded_whole(path, 3)
+        decode_whole_image(path, 3)
     except DatasetError:
         return False
     return True

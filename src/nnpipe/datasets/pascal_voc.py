@@ -19,7 +19,7 @@ from nnpipe.datasets.segmented_images import MaskListing, PixelClasses, Segmente
 _LISTS = {"train": TRAIN, "trainval": TRAIN, "val": TEST, "test": TEST}
 
 
-def listed(root: Path, purpose: str) -> dict[str, int]:
+def read_split_lists(root: Path, purpose: str) -> dict[str, int]:
     """Return the names in ``ImageSets/PURPOSE/*.txt`` with the codes of their splits; of two, the
     first counts.
 
@@ -70,14 +70,14 @@ class PascalVOCDataset(BoxedImagesDataset):
         None, help="text file with all classes of the model, one per line in order of number"
     )
 
-    def listing(self) -> BoxListing:
+    def list_files(self) -> BoxListing:
         """Return the pictures and boxes of all XML files, or of those that lists name."""
         root = self.dataset_root
         if not (root / "Annotations").is_dir():
             raise DatasetError(
                 f"{root / 'Annotations'} is no folder; it must hold an XML file for each picture"
             )
-        published = listed(root, "Main")
+        published = read_split_lists(root, "Main")
         stems = (
             list(published)
             if published
@@ -89,7 +89,7 @@ class PascalVOCDataset(BoxedImagesDataset):
         sizes: list[tuple[int, int]] = []
         for stem in stems:
             file = root / "Annotations" / f"{stem}.xml"
-            tree = _parsed(file)
+            tree = _parse_xml(file)
             name = tree.findtext("filename") or ""
             plain = (
                 name and "/" not in name and "\\" not in name and "\0" not in name and name != ".."
@@ -98,13 +98,13 @@ class PascalVOCDataset(BoxedImagesDataset):
             paths.append(picture)
             sizes.append(
                 (
-                    round(_number(file, tree, "size/height")),
-                    round(_number(file, tree, "size/width")),
+                    round(_parse_number(file, tree, "size/height")),
+                    round(_parse_number(file, tree, "size/width")),
                 )
             )
             for thing in tree.iter("object"):
                 self._add(file, thing, len(paths) - 1, known, table)
-        names = self._names(known)
+        names = self._find_class_names(known)
         numbers = {name: number for number, name in enumerate(names)}
         if strange := [name for name in known if name not in numbers]:
             raise DatasetError(
@@ -117,7 +117,7 @@ class PascalVOCDataset(BoxedImagesDataset):
         stated = np.array(sizes, np.int64).reshape(-1, 2)
         return BoxListing(tuple(paths), boxes, labels, names, crowds, areas, stated, official)
 
-    def _names(self, known: dict[str, int]) -> tuple[str, ...]:
+    def _find_class_names(self, known: dict[str, int]) -> tuple[str, ...]:
         if self.class_list is not None:
             return ClassList.read(self.class_list).names
         return VOC_CLASSES if set(known) <= set(VOC_CLASSES) else tuple(sorted(known))
@@ -129,7 +129,8 @@ class PascalVOCDataset(BoxedImagesDataset):
         if not name:
             raise DatasetError(f"{file}: an object has no name")
         left, top, right, bottom = (
-            _number(file, thing, f"bndbox/{side}") for side in ("xmin", "ymin", "xmax", "ymax")
+            _parse_number(file, thing, f"bndbox/{side}")
+            for side in ("xmin", "ymin", "xmax", "ymax")
         )
         # Pixels are counted from 1, and the last one belongs to the box.
         box = left - 1, top - 1, right - left + 1, bottom - top + 1
@@ -137,7 +138,7 @@ class PascalVOCDataset(BoxedImagesDataset):
         table.add(picture, known.setdefault(name, len(known)), box, str(file), crowd=hard)
 
 
-def _number(file: Path, tree: Element, path: str) -> float:
+def _parse_number(file: Path, tree: Element, path: str) -> float:
     text = (tree.findtext(path) or "").strip()
     try:
         value = float(text)
@@ -150,7 +151,7 @@ def _number(file: Path, tree: Element, path: str) -> float:
     return value
 
 
-def _parsed(path: Path) -> Element:
+def _parse_xml(path: Path) -> Element:
     """Return the content of an XML file; one that declares a document type, and so perhaps
     entities, is refused.
     """
@@ -178,14 +179,14 @@ def _parsed(path: Path) -> Element:
         depth -= 1
         builder.end(name)
 
-    def doctype(*_: object) -> None:
+    def refuse_doctype(*_: object) -> None:
         raise DatasetError(
             f"{path} declares a document type, which files of boxes do not need; remove the "
             f"declaration"
         )
 
     parser.StartElementHandler, parser.EndElementHandler = start, end
-    parser.CharacterDataHandler, parser.StartDoctypeDeclHandler = builder.data, doctype
+    parser.CharacterDataHandler, parser.StartDoctypeDeclHandler = builder.data, refuse_doctype
     try:
         parser.Parse(data, True)
         return builder.close()
@@ -217,16 +218,16 @@ class PascalVOCMasksDataset(SegmentedImagesDataset):
             if self.class_list is None
             else ClassList.read(self.class_list).names
         )
-        return PixelClasses.of_names(names, (_BORDER,))
+        return PixelClasses.from_names(names, (_BORDER,))
 
-    def listing(self) -> MaskListing:
+    def list_files(self) -> MaskListing:
         """Return the pictures of all masks, or of those that lists name."""
         folder = self.dataset_root / "SegmentationClass"
         if not folder.is_dir():
             raise DatasetError(
                 f"{folder} is no folder; it must hold a mask NAME.png for each picture"
             )
-        published = listed(self.dataset_root, "Segmentation")
+        published = read_split_lists(self.dataset_root, "Segmentation")
         stems = list(published) or sorted(path.stem for path in folder.glob("*.png"))
         return MaskListing(
             tuple(self.dataset_root / "JPEGImages" / f"{stem}.jpg" for stem in stems),

@@ -10,7 +10,7 @@ import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import DatasetError
-from nnpipe.datasets._class_folders import Listing, files_in
+from nnpipe.datasets._class_folders import Listing, find_files
 from nnpipe.datasets._download import RemoteFile, fetch
 from nnpipe.datasets._split import TEST, TRAIN
 from nnpipe.datasets.extract import extract
@@ -32,7 +32,7 @@ BREEDS = tuple(
 SPECIES = ("cat", "dog")
 
 
-def _archive(name: str, size: int, sha256: str) -> RemoteFile:
+def _make_archive(name: str, size: int, sha256: str) -> RemoteFile:
     mirrors = (
         "https://thor.robots.ox.ac.uk/~vgg/data/pets/",
         "https://www.robots.ox.ac.uk/~vgg/data/pets/data/",
@@ -42,12 +42,12 @@ def _archive(name: str, size: int, sha256: str) -> RemoteFile:
 
 # Checksums and sizes: tensorflow/datasets, datasets/oxford_iiit_pet/checksums.tsv.
 _ARCHIVES = {
-    "images": _archive(
+    "images": _make_archive(
         "images.tar.gz",
         791918971,
         "67195c5e1c01f1ab5f9b6a5d22b8c27a580d896ece458917e61d459337fa318d",
     ),
-    "annotations": _archive(
+    "annotations": _make_archive(
         "annotations.tar.gz",
         19173078,
         "52425fb6de5c424942b7626b428656fcbd798db970a937df61750c0f1d358e91",
@@ -76,9 +76,9 @@ class PetDataset(ImageFilesDataset):
             if not (self.dataset_root / name).is_dir():
                 fetch(file, self.dataset_root)
 
-    def listing(self) -> Listing:
+    def list_files(self) -> Listing:
         """Return the image files; the archives are extracted first if only those exist."""
-        folders = {name: self._folder(name) for name in _ARCHIVES}
+        folders = {name: self._find_or_extract(name) for name in _ARCHIVES}
         images, annotations = folders["images"], folders["annotations"]
         if images is None:
             raise DatasetError(
@@ -86,18 +86,18 @@ class PetDataset(ImageFilesDataset):
                 f"images.tar.gz and annotations.tar.gz into {self.dataset_root}"
             )
         if annotations is not None and all((annotations / name).is_file() for name in _OFFICIAL):
-            return self._published(images, annotations)
-        paths = files_in(images, SUFFIXES)
+            return self._build_published_listing(images, annotations)
+        paths = find_files(images, SUFFIXES)
         if not paths:
             raise DatasetError(f"{images} holds no images")
-        return Listing(tuple(paths), self._labels(paths), self._names())
+        return Listing(tuple(paths), self._encode_labels(paths), self._get_class_names())
 
-    def _published(self, images: Path, annotations: Path) -> Listing:
+    def _build_published_listing(self, images: Path, annotations: Path) -> Listing:
         paths: list[Path] = []
         codes: list[int] = []
-        there = {path.stem: path for path in files_in(images, SUFFIXES)}
+        there = {path.stem: path for path in find_files(images, SUFFIXES)}
         for list_name, code in _OFFICIAL.items():
-            for stem in _stems(annotations / list_name):
+            for stem in _read_stems(annotations / list_name):
                 if stem not in there:
                     raise DatasetError(
                         f"{annotations / list_name} names {stem}.jpg, which is not in {images}"
@@ -109,18 +109,23 @@ class PetDataset(ImageFilesDataset):
                 f"trainval.txt and test.txt in {annotations} share images; get annotations.tar.gz "
                 f"again"
             )
-        return Listing(tuple(paths), self._labels(paths), self._names(), np.array(codes, np.int8))
+        return Listing(
+            tuple(paths),
+            self._encode_labels(paths),
+            self._get_class_names(),
+            np.array(codes, np.int8),
+        )
 
-    def _folder(self, name: str) -> Path | None:
+    def _find_or_extract(self, name: str) -> Path | None:
         folder, archive = self.dataset_root / name, self.dataset_root / _ARCHIVES[name].name
         if not folder.is_dir() and archive.is_file():
             extract(archive, folder, [name], strip=1, max_bytes=_MAX_BYTES)
         return folder if folder.is_dir() else None
 
-    def _names(self) -> tuple[str, ...]:
+    def _get_class_names(self) -> tuple[str, ...]:
         return BREEDS if self.classification == "breeds" else SPECIES
 
-    def _labels(self, paths: list[Path]) -> np.ndarray:
+    def _encode_labels(self, paths: list[Path]) -> np.ndarray:
         numbers = {breed: number for number, breed in enumerate(BREEDS)}
         labels = np.empty(len(paths), np.int64)
         for i, path in enumerate(paths):
@@ -143,7 +148,7 @@ class PetDataset(ImageFilesDataset):
         }
 
 
-def _stems(path: Path) -> list[str]:
+def _read_stems(path: Path) -> list[str]:
     """Return the first word of each line in a published list, without comments."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

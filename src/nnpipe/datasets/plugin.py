@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.core.arguments import argument, arguments_of, plain
+from nnpipe.core.arguments import argument, encode_argument, list_arguments
 from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, DatasetError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.registry import find
 from nnpipe.core.tensors import Batch, DatasetSpec, TensorSpec
-from nnpipe.plugins.plugin import PROCESS_DATASET, Plugin, checked_source, load_plugin
+from nnpipe.plugins.plugin import PROCESS_DATASET, Plugin, load_plugin, read_checked_source
 
 
 class PluginDataset(Dataset):
@@ -43,7 +43,7 @@ class PluginDataset(Dataset):
         its code.
         """
         _ = self._inner
-        path, source = checked_source(self.plugin, (PROCESS_DATASET,))
+        path, source = read_checked_source(self.plugin, (PROCESS_DATASET,))
         found = hashlib.sha256(source).hexdigest()
         if self.plugin_sha256.lower() not in ("", found):
             wanted = self.plugin_sha256
@@ -71,7 +71,8 @@ class PluginDataset(Dataset):
                 "functions"
             )
         shared = {
-            declared.name: plain(getattr(self, declared.name)) for declared in arguments_of(Dataset)
+            declared.name: encode_argument(getattr(self, declared.name))
+            for declared in list_arguments(Dataset)
         }
         return cls.from_json(shared | given)
 
@@ -93,7 +94,7 @@ class PluginDataset(Dataset):
         """The specification of the plugin's results, derived from the first sample."""
         inner = self._inner.spec
         inputs, truth = self.read(np.arange(min(1, len(self))))
-        return DatasetSpec(inner.task, _specs(inputs), _specs(truth), inner.class_names)
+        return DatasetSpec(inner.task, _make_specs(inputs), _make_specs(truth), inner.class_names)
 
     @cached_property
     def reading_notes(self) -> tuple[str, ...]:
@@ -110,8 +111,10 @@ class PluginDataset(Dataset):
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
         """Return samples, preprocessed by the other data set and transformed by the plugin."""
         inputs, truth = self._inner.read(indices)
-        x, y = self._plugin.process_dataset(_given(self._inner.preprocess(inputs)), _given(truth))
-        return self._named(x, inputs, "x"), self._named(y, truth, "y")
+        x, y = self._plugin.process_dataset(
+            _unwrap_single(self._inner.preprocess(inputs)), _unwrap_single(truth)
+        )
+        return self._to_batch(x, inputs, "x"), self._to_batch(y, truth, "y")
 
     def postprocess(self, predictions: Batch) -> Batch:
         """Return the other data set's postprocessing of predictions."""
@@ -125,7 +128,7 @@ class PluginDataset(Dataset):
         """Return the other data set's source, and the plugin."""
         return {**self._inner.origin(), "plugin": self.plugin, "plugin_sha256": self.plugin_sha256}
 
-    def _named(self, given: Any, before: Batch, what: str) -> Batch:
+    def _to_batch(self, given: Any, before: Batch, what: str) -> Batch:
         arrays = given if isinstance(given, Mapping) else dict(zip(before, [given], strict=False))
         if not isinstance(given, Mapping) and len(before) > 1:
             raise DatasetError(
@@ -144,11 +147,11 @@ class PluginDataset(Dataset):
         return found
 
 
-def _given(batch: Batch) -> Any:
+def _unwrap_single(batch: Batch) -> Any:
     return next(iter(batch.values())) if len(batch) == 1 else dict(batch)
 
 
-def _specs(batch: Batch) -> tuple[TensorSpec, ...]:
+def _make_specs(batch: Batch) -> tuple[TensorSpec, ...]:
     return tuple(
         TensorSpec(name, (None, *array.shape[1:]), array.dtype.name)
         for name, array in batch.items()

@@ -21,7 +21,7 @@ from nnpipe.datasets._class_folders import ClassList
 from nnpipe.datasets._split import TEST
 from nnpipe.datasets.coco import COCOContent, COCOFilesDataset, is_number
 from nnpipe.datasets.image_files import ListedPicturesDataset
-from nnpipe.datasets.in_memory import checked_indices
+from nnpipe.datasets.in_memory import check_indices
 from nnpipe.tasks.pose.pairing import PoseSettings
 from nnpipe.tasks.pose.task import Pose
 
@@ -77,7 +77,7 @@ class PoseListing:
 
 
 class PosedImagesDataset(PoseSettings, ListedPicturesDataset[PoseListing]):
-    """Base of data sets of pictures with key points; a subclass writes :meth:`listing`."""
+    """Base of data sets of pictures with key points; a subclass writes :meth:`list_files`."""
 
     abstract: ClassVar[bool] = True
 
@@ -122,10 +122,10 @@ class PosedImagesDataset(PoseSettings, ListedPicturesDataset[PoseListing]):
 
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
         """Return some samples: decoded pictures and their key points in pixels."""
-        indices = checked_indices(indices, len(self))
+        indices = check_indices(indices, len(self))
         found = self.files
-        inputs, sizes = self.decoded(indices)
-        points = self._padded(found.points, indices).astype(np.float32)
+        inputs, sizes = self.decode_pictures(indices)
+        points = self._pad_rows(found.points, indices).astype(np.float32)
         if found.shares:
             points[..., :2] *= sizes[:, None, None, ::-1]
         truth: dict[str, npt.NDArray[np.generic]] = {
@@ -135,10 +135,10 @@ class PosedImagesDataset(PoseSettings, ListedPicturesDataset[PoseListing]):
         }
         for name, rows in (("boxes", found.boxes), ("area", found.areas), ("crowd", found.crowds)):
             if rows is not None:
-                truth[name] = self._padded(rows, indices)
+                truth[name] = self._pad_rows(rows, indices)
         return inputs, truth
 
-    def _padded(self, rows: Ragged, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.generic]:
+    def _pad_rows(self, rows: Ragged, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.generic]:
         padded = np.zeros((len(indices), self._most, *rows.values.shape[1:]), rows.values.dtype)
         for place, index in zip(padded, indices.tolist(), strict=True):
             place[: int(rows.counts[index])] = rows[index]
@@ -175,32 +175,32 @@ class KeypointsTableDataset(PosedImagesDataset):
         ),
     )
 
-    def listing(self) -> PoseListing:
+    def list_files(self) -> PoseListing:
         """Return the pictures and key points of the table."""
         path = self.table or self.dataset_root / "keypoints.csv"
         persons: dict[tuple[str, int], dict[int, tuple[float, float, float]]] = {}
         counts: dict[str, int] = {}
         number = 0
-        for line, row in enumerate(_rows(path), 2):
+        for line, row in enumerate(_iter_rows(path), 2):
             where = f"{path}, line {line}"
             if (picture := row.get("image") or "") == "" and self.image is None:
                 raise DatasetError(
                     f"{where}: there is no column image: name the picture with --image"
                 )
-            key = picture, _whole(row.get("pose_id") or "0", where)
+            key = picture, _parse_whole_number(row.get("pose_id") or "0", where)
             if key not in persons:
                 counts[picture] = counts.get(picture, 0) + 1
                 if counts[picture] > MOST_PERSONS:
                     raise DatasetError(
                         f"{where}: a picture has more than {MOST_PERSONS:,} persons; remove some"
                     )
-            point = _whole(row["keypoint_id"] or "", where)
+            point = _parse_whole_number(row["keypoint_id"] or "", where)
             if not 0 <= point < MOST_POINTS:
                 raise DatasetError(
                     f"{where}: keypoint_id should be from 0 to {MOST_POINTS - 1}, not {point}"
                 )
             x, y, seen = (
-                _number(row.get(name) or default, where)
+                _parse_number(row.get(name) or default, where)
                 for name, default in (("keypoint_x", ""), ("keypoint_y", ""), ("visibility", "1"))
             )
             own = persons.setdefault(key, {})
@@ -212,7 +212,7 @@ class KeypointsTableDataset(PosedImagesDataset):
                 raise DatasetError(f"{where}: there are too many key points; divide the file")
         if not persons:
             raise DatasetError(f"{path} holds no key points")
-        names = self._names(number)
+        names = self._find_point_names(number)
         values = np.zeros((len(persons), len(names), 3), np.float32)
         for place, own in zip(values, persons.values(), strict=True):
             for point, numbers in own.items():
@@ -223,13 +223,13 @@ class KeypointsTableDataset(PosedImagesDataset):
         order = np.argsort(owners, kind="stable")
         folder = self.images or path.parent
         return PoseListing(
-            tuple(self._file(folder, name) for name in pictures),
+            tuple(self._resolve_picture(folder, name) for name in pictures),
             Ragged(values[order], np.bincount(owners, minlength=len(pictures)).astype(np.int64)),
             names,
             shares=self.coordinates == "shares",
         )
 
-    def _file(self, folder: Path, name: str) -> Path:
+    def _resolve_picture(self, folder: Path, name: str) -> Path:
         if not name:
             assert self.image is not None  # listing() has checked it
             return self.image
@@ -237,7 +237,7 @@ class KeypointsTableDataset(PosedImagesDataset):
             raise DatasetError(f"{name[:80]!r} should be a picture below {folder}")
         return folder / name
 
-    def _names(self, number: int) -> tuple[str, ...]:
+    def _find_point_names(self, number: int) -> tuple[str, ...]:
         if self.point_list is None:
             return (
                 COCO_POINTS
@@ -252,11 +252,11 @@ class KeypointsTableDataset(PosedImagesDataset):
         return names
 
 
-def _rows(path: Path) -> Iterator[Mapping[str, str | None]]:
+def _iter_rows(path: Path) -> Iterator[Mapping[str, str | None]]:
     """Yield the rows of a CSV file by the names of its columns."""
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(_bounded(file, path))
+            reader = csv.DictReader(_iter_lines(file, path))
             missing = [name for name in _NEEDED if name not in (reader.fieldnames or ())]
             if missing:
                 raise DatasetError(
@@ -269,21 +269,21 @@ def _rows(path: Path) -> Iterator[Mapping[str, str | None]]:
         raise DatasetError(f"{path} cannot be read: {str(error)[:100]}") from None
 
 
-def _bounded(file: TextIO, path: Path) -> Iterator[str]:
+def _iter_lines(file: TextIO, path: Path) -> Iterator[str]:
     while line := file.readline(_LINE):
         if len(line) >= _LINE:
             raise DatasetError(f"{path} has lines that are too long for key points")
         yield line
 
 
-def _whole(text: str, where: str) -> int:
+def _parse_whole_number(text: str, where: str) -> int:
     try:
         return int(text)
     except ValueError:
         raise DatasetError(f"{where}: {text[:40]!r} should be a whole number") from None
 
 
-def _number(text: str, where: str) -> float:
+def _parse_number(text: str, where: str) -> float:
     try:
         value = float(text)
     except ValueError:
@@ -308,13 +308,13 @@ class COCOKeypointsDataset(COCOFilesDataset, PosedImagesDataset):
         False, help="whether pictures without any person are left out"
     )
 
-    def listing(self) -> PoseListing:
+    def list_files(self) -> PoseListing:
         """Return the pictures and key points of all files."""
         paths: list[Path] = []
         codes: list[int] = []
         rows: list[tuple[np.ndarray, ...]] = []
         names: tuple[str, ...] = ()
-        for file in self.annotation_files():
+        for file in self.list_annotation_files():
             found = _Content(file)
             if names not in ((), found.names):
                 raise DatasetError(
@@ -335,7 +335,7 @@ class COCOKeypointsDataset(COCOFilesDataset, PosedImagesDataset):
                 np.minimum(np.searchsorted(pictures[order], owners), max(0, len(pictures) - 1))
             ]
             rows.append((len(paths) + place, *found.rows()))
-            paths += self.picture_paths(found, pictures.tolist())
+            paths += self.find_pictures(found, pictures.tolist())
             codes += [self.split_code(file)] * len(pictures)
         owner, points, boxes, areas, crowds = (
             np.concatenate(part) for part in zip(*rows, strict=True)

@@ -16,18 +16,18 @@ import numpy.typing as npt
 from nnpipe.core.arguments import argument
 from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import DatasetError
-from nnpipe.core.image_conversion import resized_bytes
-from nnpipe.core.messages import nearest
+from nnpipe.core.image_conversion import resize_byte_images
+from nnpipe.core.messages import suggest_name
 from nnpipe.core.preprocessing import IMAGE_SIZE
 from nnpipe.core.tensors import Batch, DatasetSpec, TensorSpec
 from nnpipe.datasets.image_files import (
     ListedPicturesDataset,
-    decoded_values,
-    decoded_whole,
-    side_by_side,
+    decode_mask_values,
+    decode_whole_image,
+    stack_padded_images,
 )
-from nnpipe.datasets.in_memory import checked_indices
-from nnpipe.tasks.frames import cells_of_pixels, frame
+from nnpipe.datasets.in_memory import check_indices
+from nnpipe.tasks.frames import create_frames, find_pixel_cells
 from nnpipe.tasks.segmentation.task import Segmentation
 
 IGNORED = -1
@@ -63,13 +63,13 @@ class PixelClasses:
     coloured: bool = False
 
     @classmethod
-    def of_names(cls, names: Sequence[str], ignored: Iterable[int] = ()) -> PixelClasses:
+    def from_names(cls, names: Sequence[str], ignored: Iterable[int] = ()) -> PixelClasses:
         """Return that pixels are class numbers; those that are ignored need not be."""
         table = {number: number for number in range(len(names))} | dict.fromkeys(ignored, IGNORED)
-        return cls._of(tuple(names), table, None)
+        return cls._create(tuple(names), table, None)
 
     @classmethod
-    def of_table(
+    def from_table(
         cls,
         entries: Iterable[tuple[str, str]],
         names: Sequence[str] | None,
@@ -99,21 +99,21 @@ class PixelClasses:
             raise DatasetError(
                 f"{where} should say of 1 to {_MOST:,} pixel values which class they are"
             )
-        known = _named(pairs) if names is None else tuple(names)
+        known = _list_class_names(pairs) if names is None else tuple(names)
         numbers = {name: number for number, name in enumerate(known)}
         table = dict.fromkeys(ignored, IGNORED)
         other: int | None = None
         coloured = any(key.startswith("#") for key, _ in pairs)
         for key, called in pairs:
-            number = _class_of(called, numbers, where)
+            number = _parse_class(called, numbers, where)
             if key == _OTHER:
                 other = number
             else:
-                table[_value_of(key, coloured, where)] = number
-        return cls._of(known, table, other, coloured)
+                table[_parse_value(key, coloured, where)] = number
+        return cls._create(known, table, other, coloured)
 
     @classmethod
-    def _of(
+    def _create(
         cls,
         names: tuple[str, ...],
         table: Mapping[int, int],
@@ -142,10 +142,10 @@ class PixelClasses:
             If the mask holds a value without a class; the message names the file and the value.
         """
         if pixels.dtype.itemsize <= 2:
-            table = self._of_values(np.arange(1 << 8 * pixels.dtype.itemsize))
+            table = self._map_values(np.arange(1 << 8 * pixels.dtype.itemsize))
             found: npt.NDArray[np.int32] = table[pixels]
         else:
-            found = self._of_values(pixels)
+            found = self._map_values(pixels)
         if (found == _UNKNOWN).any():
             value = int(pixels[found == _UNKNOWN][0])
             shown = f"#{value:06x}" if self.coloured else str(value)
@@ -156,7 +156,7 @@ class PixelClasses:
             )
         return found
 
-    def _of_values(self, values: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
+    def _map_values(self, values: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
         places = np.minimum(np.searchsorted(self.values, values), len(self.values) - 1)
         known = self.values[places] == values
         found = np.where(
@@ -204,7 +204,7 @@ def read_table(path: Path) -> list[tuple[str, str]]:
     return [(key, "ignored" if called is None else str(called)) for key, called in found.items()]
 
 
-def _named(pairs: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+def _list_class_names(pairs: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     """Return the classes that a table names, in its order; if it has numbers, these are named by
     themselves.
     """
@@ -215,7 +215,7 @@ def _named(pairs: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(called))
 
 
-def _class_of(called: str, numbers: Mapping[str, int], where: str) -> int:
+def _parse_class(called: str, numbers: Mapping[str, int], where: str) -> int:
     if called in _NONE:
         return IGNORED
     if called in numbers:
@@ -223,11 +223,12 @@ def _class_of(called: str, numbers: Mapping[str, int], where: str) -> int:
     if called.isdigit() and len(called) < 10 and int(called) < len(numbers):
         return int(called)
     raise DatasetError(
-        f"{where}: {called[:60]!r} is none of the {len(numbers)} classes{nearest(called, numbers)}"
+        f"{where}: {called[:60]!r} is none of the {len(numbers)} "
+        f"classes{suggest_name(called, numbers)}"
     )
 
 
-def _value_of(key: str, coloured: bool, where: str) -> int:
+def _parse_value(key: str, coloured: bool, where: str) -> int:
     digits = key.removeprefix("#") if coloured else key
     try:
         if coloured and (not key.startswith("#") or len(digits) != 6):
@@ -262,8 +263,8 @@ class MaskListing:
 class SegmentedImagesDataset(ListedPicturesDataset[MaskListing]):
     """Base of data sets of pictures with masks, which are decoded when they are read.
 
-    A subclass writes :meth:`listing` and :meth:`classes`.  Masks of a batch are padded with -1 as
-    its pictures are with black.  With ``side_lengths``, pictures (bilinear) and masks (nearest
+    A subclass writes :meth:`list_files` and :meth:`classes`.  Masks of a batch are padded with -1
+    as its pictures are with black.  With ``side_lengths``, pictures (bilinear) and masks (nearest
     neighbour) are resized here instead, as a training needs it, and pixels of that size are
     compared.
     """
@@ -336,8 +337,8 @@ class SegmentedImagesDataset(ListedPicturesDataset[MaskListing]):
 
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
         """Return some samples: decoded pictures and the class of each of their pixels."""
-        pairs = [self._pair(int(index)) for index in checked_indices(indices, len(self))]
-        canvas, sizes = side_by_side([image for image, _ in pairs])
+        pairs = [self._read_pair(int(index)) for index in check_indices(indices, len(self))]
+        canvas, sizes = stack_padded_images([image for image, _ in pairs])
         if not pairs and self.side_lengths:
             canvas = np.zeros((0, *self.side_lengths, 3), np.uint8)
         masks = np.full(canvas.shape[:3], IGNORED, np.int64)
@@ -346,18 +347,18 @@ class SegmentedImagesDataset(ListedPicturesDataset[MaskListing]):
         inputs = {"image": canvas} | ({} if self.side_lengths else {IMAGE_SIZE: sizes})
         return inputs, {"mask": masks, "size": sizes.copy()}
 
-    def _pair(self, index: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+    def _read_pair(self, index: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
         """Return a decoded picture, ``(height, width, 3)``, and its mask, ``(height, width)``."""
         path = self.files.masks[index]
-        pixels = decoded_values(path, coloured=self.classes_of_pixels.coloured)
+        pixels = decode_mask_values(path, coloured=self.classes_of_pixels.coloured)
         rows, columns = pixels.shape
-        image = decoded_whole(self.files.paths[index], 3, (rows, columns))
+        image = decode_whole_image(self.files.paths[index], 3, (rows, columns))
         if self.side_lengths is not None:
             height, width = self.side_lengths
-            image = resized_bytes(image[None], height, width)[0]
+            image = resize_byte_images(image[None], height, width)[0]
             # Each pixel of the small mask is the one at its centre, as Pillow's nearest neighbour.
-            cells = cells_of_pixels(
-                frame(1, 1, 1, "squeeze")[0], np.array([height, width]), (rows, columns)
+            cells = find_pixel_cells(
+                create_frames(1, 1, 1, "squeeze")[0], np.array([height, width]), (rows, columns)
             )
             pixels = pixels[cells[0][:, None], cells[1]]
         return image, self.classes_of_pixels.apply(pixels, path)

@@ -13,10 +13,10 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import DatasetError
 from nnpipe.core.messages import list_names
 from nnpipe.core.tensors import Batch, DatasetSpec, TensorSpec
-from nnpipe.datasets._class_folders import Listing, class_folders, files_in
+from nnpipe.datasets._class_folders import Listing, find_files, list_class_files
 from nnpipe.datasets._number_table import read_column_names, read_numbers
-from nnpipe.datasets._split import place_of_split
-from nnpipe.datasets.in_memory import checked_indices
+from nnpipe.datasets._split import get_split_index
+from nnpipe.datasets.in_memory import check_indices
 from nnpipe.datasets.listed_files import ClassifiedFilesDataset
 from nnpipe.tasks.classification.task import Classification
 from nnpipe.tasks.forecast.task import Forecast
@@ -65,7 +65,7 @@ class SeriesDataset(Dataset):
     @cached_property
     def _files(self) -> list[Path]:
         root = self.dataset_root
-        found = [root] if root.is_file() else files_in(root, {".csv"}) if root.is_dir() else []
+        found = [root] if root.is_file() else find_files(root, {".csv"}) if root.is_dir() else []
         if not found:
             raise DatasetError(f"{root} is no CSV file, and no folder of CSV files")
         return found
@@ -121,7 +121,7 @@ class SeriesDataset(Dataset):
 
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
         """Return some windows, and what is behind them."""
-        indices = checked_indices(indices, len(self))
+        indices = check_indices(indices, len(self))
         owners = np.searchsorted(self._starts, indices, side="right") - 1
         rows = (indices - self._starts[owners]) * self.stride
         given, wanted = self._places
@@ -147,7 +147,7 @@ class SeriesDataset(Dataset):
         """
         found = np.zeros((len(self._series), len(self._names[1])), np.float32)
         for number, series in enumerate(self._series):
-            known = series[: self._borders(len(series))[0]]
+            known = series[: self._compute_borders(len(series))[0]]
             if len(known) <= self.season:
                 raise DatasetError(
                     f"{self._files[number]}: {len(known):,} rows for training have no season of "
@@ -160,7 +160,7 @@ class SeriesDataset(Dataset):
                 )
         return found
 
-    def _borders(self, rows: int) -> tuple[int, int]:
+    def _compute_borders(self, rows: int) -> tuple[int, int]:
         """Return the first row of the validation part and of the test part of a series."""
         test = rows - round(rows * self.test_fraction)
         return test - round(test * self.validation_fraction), test
@@ -169,7 +169,7 @@ class SeriesDataset(Dataset):
         """Return the indices of one split: the windows whose last row to be forecast is in this
         part of the series.
         """
-        place = place_of_split(name)
+        place = get_split_index(name)
         parts = []
         for number, series in enumerate(self._series):
             first, count = (
@@ -178,7 +178,7 @@ class SeriesDataset(Dataset):
             )
             # The last row to be forecast is row + window + horizon - 1.
             ends = [0]
-            for border in (*self._borders(len(series)), len(series)):
+            for border in (*self._compute_borders(len(series)), len(series)):
                 before = -(-max(0, border - self.window - self.horizon + 1) // self.stride)
                 ends.append(min(before, count))
             parts.append(np.arange(first + ends[place], first + ends[place + 1], dtype=np.int64))
@@ -203,9 +203,9 @@ class SeriesFolderDataset(ClassifiedFilesDataset):
         "then have these names or numbers",
     )
 
-    def listing(self) -> Listing:
+    def list_files(self) -> Listing:
         """Return the files in the folders."""
-        return class_folders(self.dataset_root, {".csv"}, "CSV files", self.class_list)
+        return list_class_files(self.dataset_root, {".csv"}, "CSV files", self.class_list)
 
     @cached_property
     def _columns(self) -> tuple[str, ...]:
@@ -233,7 +233,7 @@ class SeriesFolderDataset(ClassifiedFilesDataset):
 
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
         """Return some recordings and their labels."""
-        indices = checked_indices(indices, len(self))
+        indices = check_indices(indices, len(self))
         found = np.empty((len(indices), self.window, len(self._columns)), np.float32)
         for place, index in zip(found, indices, strict=True):
             rows = read_numbers(self.files.paths[index], self._columns)[: self.window]

@@ -17,11 +17,11 @@ from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import DatasetError
 from nnpipe.core.tensors import Batch, DatasetSpec, TensorSpec
-from nnpipe.datasets._class_folders import files_in
+from nnpipe.datasets._class_folders import find_files
 from nnpipe.datasets._number_table import read_column_names, read_numbers
-from nnpipe.datasets._split import TEST, place_of_split
+from nnpipe.datasets._split import TEST, get_split_index
 from nnpipe.datasets.anomaly_scores import ScoreTable
-from nnpipe.datasets.in_memory import InMemoryDataset, Samples, checked_indices
+from nnpipe.datasets.in_memory import InMemoryDataset, Samples, check_indices
 from nnpipe.tasks.series_anomaly.task import SeriesAnomaly
 
 _LIMIT = 64 << 20  # bytes of a file of windows
@@ -32,7 +32,9 @@ _DAY_FIRST = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})(.*)")
 _SLASHES = re.compile(r"(\d{4})/(\d{1,2})/(\d{1,2})(.*)")
 
 
-def files_of_windows(windows: Path, paths: Sequence[Path], root: Path) -> list[tuple[Path, Times]]:
+def match_window_files(
+    windows: Path, paths: Sequence[Path], root: Path
+) -> list[tuple[Path, Times]]:
     """Return the file and the windows of each series that a file of windows names, in the order of
     the names.
 
@@ -45,11 +47,12 @@ def files_of_windows(windows: Path, paths: Sequence[Path], root: Path) -> list[t
         If a file is missing, or the file of windows is not one.
     """
     return [
-        (_file_of(name, paths, root), spans) for name, spans in sorted(windows_of(windows).items())
+        (_find_file(name, paths, root), spans)
+        for name, spans in sorted(read_windows(windows).items())
     ]
 
 
-def windows_of(path: Path) -> Mapping[str, Times]:
+def read_windows(path: Path) -> Mapping[str, Times]:
     """Return the windows of each series from a JSON file, ``(windows, 2)`` times by the series'
     name.
 
@@ -76,11 +79,11 @@ def windows_of(path: Path) -> Mapping[str, Times]:
             raise DatasetError(
                 f"{path}: {name[:80]!r} should have a list of windows, each a first and a last time"
             )
-        found[name] = times_of(path, [end for span in spans for end in span]).reshape(-1, 2)
+        found[name] = parse_times(path, [end for span in spans for end in span]).reshape(-1, 2)
     return found
 
 
-def of_times(path: Path, times: Times, spans: Times) -> npt.NDArray[np.int64]:
+def compute_windows_from_times(path: Path, times: Times, spans: Times) -> npt.NDArray[np.int64]:
     """Return the number of each point's window, ``(points,)``; -1 outside.
 
     Raises
@@ -101,13 +104,13 @@ def of_times(path: Path, times: Times, spans: Times) -> npt.NDArray[np.int64]:
     return found
 
 
-def of_labels(labels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def compute_windows_from_labels(labels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return the number of each point's window, which are stretches of ones."""
     starts = np.diff(labels, prepend=0) == 1
     return np.where(labels == 1, np.cumsum(starts) - 1, -1)
 
 
-def times_of(path: Path, texts: Sequence[str]) -> Times:
+def parse_times(path: Path, texts: Sequence[str]) -> Times:
     """Return times such as ``2014-04-10 07:15:00``, in UTC where they have an offset.
 
     Year, month and day may also be separated by slashes, day, month and year by points, and seconds
@@ -118,13 +121,13 @@ def times_of(path: Path, texts: Sequence[str]) -> Times:
     DatasetError
         If a text is no time; whether 04/10/2014 begins with the day or the month cannot be told.
     """
-    plain = [_plain(text.strip()) for text in texts]
+    plain = [_normalize_time(text.strip()) for text in texts]
     try:
-        return _times(plain)
+        return _convert_times(plain)
     except ValueError:
         for text, written in zip(texts, plain, strict=True):
             try:
-                _times([written])
+                _convert_times([written])
             except ValueError:
                 raise DatasetError(
                     f"{path}: {text[:40]!r} is no time such as 2014-04-10 07:15:00"
@@ -132,7 +135,7 @@ def times_of(path: Path, texts: Sequence[str]) -> Times:
         raise
 
 
-def _plain(text: str) -> str:
+def _normalize_time(text: str) -> str:
     """Return a time as numpy reads it, if it is one of the other forms."""
     if _EPOCH.fullmatch(text):
         return str(np.datetime64(int(text.ljust(13, "0") if len(text) <= 10 else text), "ms"))
@@ -145,7 +148,7 @@ def _plain(text: str) -> str:
     return re.sub(r"(:\d\d),(\d+)$", r"\1.\2", text)
 
 
-def _times(texts: Sequence[str]) -> Times:
+def _convert_times(texts: Sequence[str]) -> Times:
     with warnings.catch_warnings():
         # numpy keeps no time zones, and converts to UTC, as is wanted
         warnings.simplefilter("ignore", UserWarning)
@@ -155,7 +158,7 @@ def _times(texts: Sequence[str]) -> Times:
     return found
 
 
-def _file_of(name: str, paths: Sequence[Path], root: Path) -> Path:
+def _find_file(name: str, paths: Sequence[Path], root: Path) -> Path:
     folder, _, last = name.rpartition("/")
     for path in paths:
         if (
@@ -231,12 +234,12 @@ class SeriesAnomaliesDataset(Dataset):
     @cached_property
     def _files(self) -> list[tuple[Path, Times | None]]:
         root = self.dataset_root
-        paths = [root] if root.is_file() else files_in(root, {".csv"}) if root.is_dir() else []
+        paths = [root] if root.is_file() else find_files(root, {".csv"}) if root.is_dir() else []
         if not paths:
             raise DatasetError(f"{root} is no CSV file, and no folder of CSV files")
         if self.windows is None:
             return [(path, None) for path in paths]
-        return list(files_of_windows(self.windows, paths, root))
+        return list(match_window_files(self.windows, paths, root))
 
     @cached_property
     def _columns(self) -> tuple[str, ...]:
@@ -258,22 +261,24 @@ class SeriesAnomaliesDataset(Dataset):
     def _series(self) -> list[tuple[npt.NDArray[np.float32], Ints]]:
         """The numbers of each series, ``(points, columns)``, and the windows of its points."""
         return [
-            (read_numbers(path, self._columns), self._windows(path, spans))
+            (read_numbers(path, self._columns), self._compute_windows(path, spans))
             for path, spans in self._files
         ]
 
-    def _windows(self, path: Path, spans: Times | None) -> Ints:
+    def _compute_windows(self, path: Path, spans: Times | None) -> Ints:
         if spans is None:
-            return of_labels(self._labels(path))
-        return of_times(
-            path, times_of(path, ScoreTable(path, self.time_column).texts(self.time_column)), spans
+            return compute_windows_from_labels(self._read_labels(path))
+        return compute_windows_from_times(
+            path,
+            parse_times(path, ScoreTable(path, self.time_column).get_texts(self.time_column)),
+            spans,
         )
 
-    def _labels(self, path: Path) -> Ints:
+    def _read_labels(self, path: Path) -> Ints:
         try:
             return np.asarray(read_numbers(path, (self.label_column,))[:, 0] != 0, np.int64)
         except DatasetError:  # words such as True and False
-            return ScoreTable(path, self.label_column).kinds(self.label_column)
+            return ScoreTable(path, self.label_column).parse_anomaly_labels(self.label_column)
 
     @cached_property
     def _starts(self) -> Ints:
@@ -284,7 +289,7 @@ class SeriesAnomaliesDataset(Dataset):
 
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
         """Return the rows up to some points, and what these are."""
-        indices = checked_indices(indices, len(self))
+        indices = check_indices(indices, len(self))
         owners = np.searchsorted(self._starts, indices, side="right") - 1
         inputs = np.empty((len(indices), self.window, len(self._columns)), np.float32)
         windows = np.empty(len(indices), np.int64)
@@ -299,7 +304,7 @@ class SeriesAnomaliesDataset(Dataset):
 
     def split(self, name: str) -> Ints:
         """Return the indices of one split, in the order of time."""
-        place = place_of_split(name)
+        place = get_split_index(name)
         parts = []
         for first, end in zip(self._starts, self._starts[1:], strict=False):
             test = end - round((end - first) * self.test_fraction)
@@ -359,13 +364,19 @@ class SeriesScoresDataset(InMemoryDataset):
         """Return the scores of all series, one after the other."""
         scores: list[npt.NDArray[np.float64]] = []
         windows: list[npt.NDArray[np.int64]] = []
-        for path, spans in self._files():
+        for path, spans in self._list_series():
             table = ScoreTable(path, self.score_column)
             scores.append(table.numbers(self.score_column))
             if spans is None:
-                windows.append(of_labels(table.kinds(self.label_column)))
+                windows.append(
+                    compute_windows_from_labels(table.parse_anomaly_labels(self.label_column))
+                )
             else:
-                windows.append(of_times(path, times_of(path, table.texts(self.time_column)), spans))
+                windows.append(
+                    compute_windows_from_times(
+                        path, parse_times(path, table.get_texts(self.time_column)), spans
+                    )
+                )
         counts = [len(score) for score in scores]
         series = np.repeat(np.arange(len(counts)), counts)
         return Samples(
@@ -374,12 +385,12 @@ class SeriesScoresDataset(InMemoryDataset):
             official=np.full(len(series), TEST, np.int8),
         )
 
-    def _files(self) -> list[tuple[Path, Times | None]]:
+    def _list_series(self) -> list[tuple[Path, Times | None]]:
         root = self.dataset_root
         if root.is_file():
             paths = [root]
         elif root.is_dir():
-            paths = files_in(root, {".csv"})
+            paths = find_files(root, {".csv"})
         else:
             raise DatasetError(
                 f"{root} is not there; --dataset-root names a folder of CSV files of scores"
@@ -388,4 +399,4 @@ class SeriesScoresDataset(InMemoryDataset):
             if not paths:
                 raise DatasetError(f"{root} holds no CSV files")
             return [(path, None) for path in paths]
-        return list(files_of_windows(self.windows, paths, root))
+        return list(match_window_files(self.windows, paths, root))

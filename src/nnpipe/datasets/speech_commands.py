@@ -16,12 +16,12 @@ import numpy.typing as npt
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ConfigError, DatasetError
 from nnpipe.core.tensors import Batch
-from nnpipe.datasets._class_folders import Listing, files_in, folders_in
+from nnpipe.datasets._class_folders import Listing, find_files, list_folders
 from nnpipe.datasets._download import RemoteFile, fetch
-from nnpipe.datasets._split import TEST, TRAIN, VALIDATION, mixed
+from nnpipe.datasets._split import TEST, TRAIN, VALIDATION, compute_random_keys
 from nnpipe.datasets.extract import extract
-from nnpipe.datasets.in_memory import checked_indices
-from nnpipe.datasets.wav_files import SUFFIXES, WavFilesDataset, clip
+from nnpipe.datasets.in_memory import check_indices
+from nnpipe.datasets.wav_files import SUFFIXES, WavFilesDataset, read_clip
 
 SILENCE, UNKNOWN, NOISE = "_silence_", "_unknown_", "_background_noise_"
 """Names of the two classes that are no words, and of the folder of noise."""
@@ -115,20 +115,22 @@ class SpeechCommandsDataset(WavFilesDataset):
 
     def download(self) -> None:
         """Download the archive, 2.4 GB, and extract it."""
-        if not self.dataset_root.is_dir() or not folders_in(self.dataset_root):
+        if not self.dataset_root.is_dir() or not list_folders(self.dataset_root):
             extract(fetch(_ARCHIVE, self.dataset_root), self.dataset_root, max_bytes=_MAX_BYTES)
 
     def origin(self) -> Mapping[str, Any]:
         """Return the source and the licence."""
         return {"name": "Speech Commands v0.02", "url": _ARCHIVE.urls[0], "licence": "CC BY 4.0"}
 
-    def listing(self) -> Listing:
+    def list_files(self) -> Listing:
         """Return the clips; those of silence without a recording have the folder of noise as
         their path.
         """
         root = self.dataset_root
-        folders = {path.name: path for path in folders_in(root)} if root.is_dir() else {}
-        found = {name: files_in(path, SUFFIXES) for name, path in folders.items() if name != NOISE}
+        folders = {path.name: path for path in list_folders(root)} if root.is_dir() else {}
+        found = {
+            name: find_files(path, SUFFIXES) for name, path in folders.items() if name != NOISE
+        }
         if not any(found.values()):
             raise DatasetError(
                 f"{root} holds no folders of wav files, one for each word; add --download-dataset, "
@@ -144,42 +146,43 @@ class SpeechCommandsDataset(WavFilesDataset):
                 )
         others = [name for name in spoken if name not in words]
         if SILENCE in found or UNKNOWN in found:
-            return self._published_test(found, words)
-        return self._drawn(found, words, others)
+            return self._build_test_listing(found, words)
+        return self._draw_listing(found, words, others)
 
-    def _published_test(
+    def _build_test_listing(
         self, found: Mapping[str, Sequence[Path]], words: tuple[str, ...]
     ) -> Listing:
-        names = self._class_names(words, SILENCE in found, UNKNOWN in found)
+        names = self._list_class_names(words, SILENCE in found, UNKNOWN in found)
         paths = [path for name in names for path in found[name]]
         labels = [number for number, name in enumerate(names) for _ in found[name]]
         return Listing(
             tuple(paths), np.array(labels, np.int64), names, np.full(len(paths), TEST, np.int8)
         )
 
-    def _drawn(
+    def _draw_listing(
         self, found: Mapping[str, Sequence[Path]], words: tuple[str, ...], others: Sequence[str]
     ) -> Listing:
-        names = self._class_names(
+        names = self._list_class_names(
             words, self.silence_fraction > 0, self.unknown_fraction > 0 and bool(others)
         )
         numbers = {name: number for number, name in enumerate(names)}
-        listed = self._listed()
+        listed = self._read_lists()
 
-        def codes(clips: Sequence[Path]) -> npt.NDArray[np.int8]:
-            drawn = (self._code(path, listed) for path in clips)
+        def find_split_codes(clips: Sequence[Path]) -> npt.NDArray[np.int8]:
+            drawn = (self._find_split_code(path, listed) for path in clips)
             return np.fromiter(drawn, np.int8, len(clips))
 
         paths = [path for word in words for path in found[word]]
         labels = [numbers[word] for word in words for _ in found[word]]
-        of_words = codes(paths)
+        of_words = find_split_codes(paths)
         strange = sorted(
             (path for word in others for path in found[word]), key=lambda path: path.name
         )
-        of_others = codes(strange)
+        of_others = find_split_codes(strange)
         all_codes = list(of_words)
         order = np.argsort(
-            mixed(np.arange(len(strange), dtype=np.uint64), self.split_seed), kind="stable"
+            compute_random_keys(np.arange(len(strange), dtype=np.uint64), self.split_seed),
+            kind="stable",
         )
         for code in (TRAIN, VALIDATION, TEST):
             wanted = int(np.count_nonzero(of_words == code))
@@ -198,11 +201,13 @@ class SpeechCommandsDataset(WavFilesDataset):
             tuple(paths), np.array(labels, np.int64), names, np.array(all_codes, np.int8)
         )
 
-    def _class_names(self, words: tuple[str, ...], silence: bool, unknown: bool) -> tuple[str, ...]:
+    def _list_class_names(
+        self, words: tuple[str, ...], silence: bool, unknown: bool
+    ) -> tuple[str, ...]:
         extra = (*((SILENCE,) if silence else ()), *((UNKNOWN,) if unknown else ()))
         return (*words, *extra) if self.extra_classes == "last" else (*extra, *words)
 
-    def _listed(self) -> dict[str, int] | None:
+    def _read_lists(self) -> dict[str, int] | None:
         """Return the code of each file that the two lists name; ``None`` if they are not there."""
         if not all((self.dataset_root / name).is_file() for name in _LISTS):
             return None
@@ -217,10 +222,10 @@ class SpeechCommandsDataset(WavFilesDataset):
                 raise DatasetError(f"{path} cannot be read as a list of files: {error}") from None
         return found
 
-    def _code(self, path: Path, listed: Mapping[str, int] | None) -> int:
+    def _find_split_code(self, path: Path, listed: Mapping[str, int] | None) -> int:
         if listed is not None:
             return listed.get(f"{path.parent.name}/{path.name}", TRAIN)
-        return speaker_split(path.name, self.validation_fraction, self.test_fraction)
+        return compute_speaker_split(path.name, self.validation_fraction, self.test_fraction)
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -228,32 +233,34 @@ class SpeechCommandsDataset(WavFilesDataset):
         """Return some samples: sounds, which are changed at random for training, and their
         labels.
         """
-        indices = checked_indices(indices, len(self))
+        indices = check_indices(indices, len(self))
         clips = (
-            np.stack([self._clip(int(index)) for index in indices])
+            np.stack([self._read_clip(int(index)) for index in indices])
             if len(indices)
             else (np.empty((0, self.clip_length), np.float32))
         )
         return {"sound": clips}, {"label": self.files.labels[indices]}
 
-    def _clip(self, index: int) -> npt.NDArray[np.float32]:
+    def _read_clip(self, index: int) -> npt.NDArray[np.float32]:
         path, random = self.files.paths[index], np.random.default_rng([self.split_seed, index])
         if path == self.dataset_root / NOISE:
-            return np.asarray(self._noise(random) * random.uniform(0, 1), np.float32)
+            return np.asarray(self._sample_noise(random) * random.uniform(0, 1), np.float32)
         assert self.files.official is not None
         if self.files.official[index] != TRAIN:
-            return clip(path, self.sample_rate, self.clip_length)
+            return read_clip(path, self.sample_rate, self.clip_length)
         most = min(round(self.time_shift * self.sample_rate), self.clip_length - 1)
         shift = int(random.integers(-most, most + 1))
-        sound = clip(path, self.sample_rate, self.clip_length, max(0, -shift))
+        sound = read_clip(path, self.sample_rate, self.clip_length, max(0, -shift))
         if shift > 0:
             sound = np.concatenate([np.zeros(shift, np.float32), sound[:-shift]])
         if random.uniform() < self.noise_fraction:
-            mixture = sound + self._noise(random) * np.float32(random.uniform(0, self.noise_volume))
+            mixture = sound + self._sample_noise(random) * np.float32(
+                random.uniform(0, self.noise_volume)
+            )
             sound = np.asarray(np.clip(mixture, -1, 1), np.float32)
         return sound
 
-    def _noise(self, random: np.random.Generator) -> npt.NDArray[np.float32]:
+    def _sample_noise(self, random: np.random.Generator) -> npt.NDArray[np.float32]:
         """Return a random part of a random recording of noise; zeros if there are none."""
         if not self._recordings:
             return np.zeros(self.clip_length, np.float32)
@@ -268,14 +275,14 @@ class SpeechCommandsDataset(WavFilesDataset):
             return []
         length = max(self.clip_length, _NOISE_SECONDS * self.sample_rate)
         found = []
-        for path in files_in(folder, SUFFIXES):
-            sound = clip(path, self.sample_rate, length)
+        for path in find_files(folder, SUFFIXES):
+            sound = read_clip(path, self.sample_rate, length)
             held = np.flatnonzero(sound)
             found.append(sound[: max(self.clip_length, int(held[-1]) + 1 if len(held) else 0)])
         return found
 
 
-def speaker_split(name: str, validation_fraction: float, test_fraction: float) -> int:
+def compute_speaker_split(name: str, validation_fraction: float, test_fraction: float) -> int:
     """Return the split of a file by the published rule, which keeps the clips of a speaker
     together.
 
@@ -288,7 +295,8 @@ def speaker_split(name: str, validation_fraction: float, test_fraction: float) -
 
     Examples
     --------
-    >>> speaker_split("0a7c2a8d_nohash_0.wav", 0.1, 0.1) == speaker_split("0a7c2a8d_nohash_7.wav", 0.1, 0.1)
+    >>> files = "0a7c2a8d_nohash_0.wav", "0a7c2a8d_nohash_7.wav"
+    >>> len({compute_speaker_split(file, 0.1, 0.1) for file in files}) == 1
     True
     """
     speaker = re.sub(r"_nohash_.*$", "", name)

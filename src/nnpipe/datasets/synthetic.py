@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.category_code import category_code
+from nnpipe.core.category_code import encode_category
 from nnpipe.core.tensors import DatasetSpec, TensorSpec
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
 from nnpipe.datasets.tabular import FEATURES, Column, TabularDataset
-from nnpipe.datasets.wav_files import sound_classification
+from nnpipe.datasets.wav_files import make_sound_classification_spec
 from nnpipe.tasks.anomaly.task import AnomalyDetection
 from nnpipe.tasks.classification.task import Classification
 from nnpipe.tasks.forecast.task import Forecast
@@ -60,7 +60,9 @@ class SyntheticImagesDataset(SyntheticDataset):
         """Return random images, uint8, and their labels."""
         rng = np.random.default_rng(self.data_seed)
         height, width = self.image_size
-        patterns = _smooth(rng.standard_normal((self.num_classes, height, width, self.channels)))
+        patterns = _smooth_noise(
+            rng.standard_normal((self.num_classes, height, width, self.channels))
+        )
         labels = np.arange(self.num_samples, dtype=np.int64) % self.num_classes
         rng.shuffle(labels)
         images = np.empty((self.num_samples, height, width, self.channels), np.uint8)
@@ -70,7 +72,7 @@ class SyntheticImagesDataset(SyntheticDataset):
             )
             noisy = 0.5 + 0.5 * shifted + self.noise * rng.standard_normal(shifted.shape)
             image[:] = np.clip(np.rint(255 * noisy), 0, 255)
-        return Samples({"image": images}, {"label": labels}, _class_names(self.num_classes))
+        return Samples({"image": images}, {"label": labels}, _make_class_names(self.num_classes))
 
 
 class SyntheticVectorsDataset(SyntheticDataset):
@@ -94,7 +96,7 @@ class SyntheticVectorsDataset(SyntheticDataset):
         return Samples(
             {"vector": vectors.astype(np.float32)},
             {"label": labels},
-            _class_names(self.num_classes),
+            _make_class_names(self.num_classes),
         )
 
 
@@ -203,11 +205,11 @@ class SyntheticAnomaliesDataset(SyntheticDataset):
         return Samples({"series": series[..., None].astype(np.float32)}, {"anomalous": anomalous})
 
 
-def _class_names(count: int) -> tuple[str, ...]:
+def _make_class_names(count: int) -> tuple[str, ...]:
     return tuple(f"class {number}" for number in range(count))
 
 
-def _smooth(noise: np.ndarray) -> np.ndarray:
+def _smooth_noise(noise: np.ndarray) -> np.ndarray:
     """Return white noise smoothed over a few pixels and scaled to the range from -1 to 1."""
     for axis in (1, 2):
         noise = (np.roll(noise, -1, axis) + noise + np.roll(noise, 1, axis)) / 3
@@ -230,7 +232,7 @@ class SyntheticSoundsDataset(SyntheticDataset):
     @property
     def spec(self) -> DatasetSpec:
         """Sounds ``(n, samples)``, float32 from -1 to 1, and four classes."""
-        return sound_classification(
+        return make_sound_classification_spec(
             round(self.seconds * self.sample_rate), _SOUNDS, self.sample_rate
         )
 
@@ -387,7 +389,7 @@ class SyntheticTabularDataset(TabularDataset):
         """Three columns of numbers, and one of categories."""
         return (
             *(Column(name) for name in ("age", "income", "share")),
-            Column("colour", {category_code(text): text for text in _COLOURS}),
+            Column("colour", {encode_category(text): text for text in _COLOURS}),
         )
 
     @property
@@ -404,7 +406,7 @@ class SyntheticTabularDataset(TabularDataset):
         colour = rng.integers(0, len(_COLOURS), self.num_samples)
         bound = np.array([30, 45, 60, 75])[colour]
         label = ((age > bound) ^ (share > 0.8)).astype(np.int64)
-        codes = np.array([category_code(text) for text in _COLOURS])[colour]
+        codes = np.array([encode_category(text) for text in _COLOURS])[colour]
         rows = np.stack([age, income, share, codes], axis=1)
         rows[rng.random(rows.shape) < self.gaps] = np.nan
         return Samples({FEATURES: rows}, {"label": label}, ("no", "yes"))

@@ -16,7 +16,7 @@ from nnpipe.tasks.anomaly_map.task import AnomalyMaps
 from nnpipe.tasks.detection.task import Detection
 from nnpipe.tasks.embedding.metrics import GALLERY, QUERY
 from nnpipe.tasks.embedding.task import EmbeddingSearch
-from nnpipe.tasks.instance_segmentation.runs import padded, runs_of
+from nnpipe.tasks.instance_segmentation.run_lengths import encode_mask_runs, pad_runs
 from nnpipe.tasks.instance_segmentation.task import InstanceSegmentation
 from nnpipe.tasks.pose.task import Pose
 
@@ -196,8 +196,8 @@ class SyntheticInstancesDataset(SyntheticDataset):
                 images[sample][inside] = (0.9, 0.1)[label] + rng.uniform(-0.1, 0.1)
             seen = np.unique(owner[owner >= 0])
             classes[sample, : len(seen)] = labels[seen]
-            runs[sample, : len(seen)] = padded(
-                [runs_of(owner == thing) for thing in seen], self._runs
+            runs[sample, : len(seen)] = pad_runs(
+                [encode_mask_runs(owner == thing) for thing in seen], self._runs
             )
         images += self.noise * rng.standard_normal(images.shape)
         pixels = np.clip(np.rint(255 * images), 0, 255).astype(np.uint8)

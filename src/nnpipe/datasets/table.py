@@ -19,13 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.errors import DatasetError, MissingDependency
-from nnpipe.core.messages import nearest, one_line
+from nnpipe.core.messages import format_one_line, suggest_name
 from nnpipe.datasets._number_table import (
     DecimalMarks,
-    column_names,
-    delimiter_in,
     is_unnamed,
     read_blocks,
+    read_delimiter,
+    read_header_names,
     read_numbers,
 )
 
@@ -56,7 +56,7 @@ class Texts:
     codes: Codes
     names: tuple[str, ...]
 
-    def in_order(self) -> Texts:
+    def to_ordered(self) -> Texts:
         """Return the same with the different texts in alphabetical order, numbers by their size."""
         order = sorted(range(len(self.names)), key=lambda place: _size(self.names[place]))
         places = np.empty(len(order), np.int64)
@@ -65,11 +65,11 @@ class Texts:
 
 
 def _size(text: str) -> tuple[int, float, str]:
-    number = number_in(text)
+    number = parse_number(text)
     return (1, 0.0, text) if number is None else (0, number, text)
 
 
-def number_in(text: str) -> float | None:
+def parse_number(text: str) -> float | None:
     """Return the finite number that a cell holds; ``None`` if it holds another text."""
     try:
         number = float(text)
@@ -99,7 +99,7 @@ class DataTable(ABC):
         value.
         """
 
-    def texts(self, column: str) -> Texts:
+    def read_texts(self, column: str) -> Texts:
         """Return a column of texts.
 
         Raises
@@ -144,12 +144,12 @@ class DataTable(ABC):
                     ", ..." if len(self.names) > 40 else ""
                 )
                 raise DatasetError(
-                    f"{self.path} has no column {column[:80]!r}{nearest(column, self.names)}; it "
-                    f"has: {some}"
+                    f"{self.path} has no column {column[:80]!r}{suggest_name(column, self.names)}; "
+                    f"it has: {some}"
                 )
 
 
-def table_of(path: Path) -> DataTable:
+def open_table(path: Path) -> DataTable:
     """Return the table in a file, which is recognised by its ending.
 
     Raises
@@ -172,11 +172,11 @@ def table_of(path: Path) -> DataTable:
 class _CSV(DataTable):
     @cached_property
     def names(self) -> tuple[str, ...]:
-        return column_names(self.path)
+        return read_header_names(self.path)
 
     @cached_property
     def _delimiter(self) -> str:
-        return delimiter_in(self.path)
+        return read_delimiter(self.path)
 
     def numbers(self, columns: Sequence[str]) -> npt.NDArray[np.float32]:
         self.check(columns)
@@ -185,19 +185,19 @@ class _CSV(DataTable):
     def cells(self, columns: Sequence[str]) -> Iterator[list[tuple[str, ...]]]:
         places = [(column, self.names.index(column)) for column in columns]
         marks = DecimalMarks(self.path, self._delimiter)
-        rows = self._rows()
+        rows = self._iter_rows()
         next(rows)  # the names
         while batch := list(islice(rows, _BATCH)):
             yield [
-                tuple(marks.plain(column, row[place].strip()) for column, place in places)
+                tuple(marks.normalize(column, row[place].strip()) for column, place in places)
                 for _, row in batch
             ]
 
     def place(self, row: int) -> str:
-        number, _ = next(islice(self._rows(), row + 1, None))  # the first are the names
+        number, _ = next(islice(self._iter_rows(), row + 1, None))  # the first are the names
         return f"line {number}"
 
-    def _rows(self) -> Iterator[tuple[int, list[str]]]:
+    def _iter_rows(self) -> Iterator[tuple[int, list[str]]]:
         """Yield the rows that are not empty with their lines, the names first; few are in memory
         at a time.
         """
@@ -215,7 +215,7 @@ class _CSV(DataTable):
                         yield first + reader.line_num - 1, row
             except csv.Error as error:
                 line = first + reader.line_num - 1
-                raise DatasetError(f"{self.path}, line {line}: {one_line(error)}") from None
+                raise DatasetError(f"{self.path}, line {line}: {format_one_line(error)}") from None
             first += len(lines)
 
 
@@ -243,7 +243,7 @@ class _Parquet(DataTable):
                     )
         except (OSError, ValueError, MemoryError) as error:  # errors of pyarrow are ValueErrors
             raise DatasetError(
-                f"{self.path}: no Parquet file, or a damaged one: {one_line(error)}"
+                f"{self.path}: no Parquet file, or a damaged one: {format_one_line(error)}"
             ) from None
         return found
 
@@ -251,7 +251,7 @@ class _Parquet(DataTable):
     def names(self) -> tuple[str, ...]:
         return tuple(map(str, self._file.schema_arrow.names))
 
-    def _batches(self, columns: Sequence[str]) -> Iterator[Any]:
+    def _iter_batches(self, columns: Sequence[str]) -> Iterator[Any]:
         self.check(columns)
         # A column of equal values takes a few bytes, whatever its length.
         size = self.path.stat().st_size
@@ -264,18 +264,18 @@ class _Parquet(DataTable):
         try:
             yield from self._file.iter_batches(batch_size=_BATCH, columns=list(columns))
         except (OSError, ValueError, MemoryError, NotImplementedError) as error:
-            raise DatasetError(f"{self.path}: damaged: {one_line(error)}") from None
+            raise DatasetError(f"{self.path}: damaged: {format_one_line(error)}") from None
 
     def numbers(self, columns: Sequence[str]) -> npt.NDArray[np.float32]:
         parts = []
-        for batch in self._batches(columns):
+        for batch in self._iter_batches(columns):
             part = np.empty((batch.num_rows, len(columns)), np.float32)
             for place, column in enumerate(columns):
                 try:
                     found = batch.column(column).to_numpy(zero_copy_only=False).astype(np.float32)
                 except (ValueError, TypeError) as error:
                     raise DatasetError(
-                        f"{self.path}: column {column!r} holds no numbers: {one_line(error)}"
+                        f"{self.path}: column {column!r} holds no numbers: {format_one_line(error)}"
                     ) from None
                 if not np.isfinite(found).all():
                     raise DatasetError(
@@ -288,7 +288,7 @@ class _Parquet(DataTable):
         return np.concatenate(parts)
 
     def cells(self, columns: Sequence[str]) -> Iterator[list[tuple[str, ...]]]:
-        for batch in self._batches(columns):
+        for batch in self._iter_batches(columns):
             held = [
                 ["" if cell is None else str(cell) for cell in batch.column(name).to_pylist()]
                 for name in columns

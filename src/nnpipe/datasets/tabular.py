@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.category_code import category_code
+from nnpipe.core.category_code import encode_category
 from nnpipe.core.errors import DatasetError
 from nnpipe.core.messages import list_names
 from nnpipe.core.tensors import DatasetSpec, TensorSpec
 from nnpipe.datasets._number_table import is_unnamed
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
-from nnpipe.datasets.table import SUFFIXES, DataTable, number_in, table_of
+from nnpipe.datasets.table import SUFFIXES, DataTable, open_table, parse_number
 from nnpipe.tasks.classification.task import Classification
 from nnpipe.tasks.regression.task import Regression
 
@@ -56,7 +56,7 @@ class TabularDataset(InMemoryDataset):
     """Base of data sets whose samples are rows of a table.
 
     The input ``"features"``, float64 ``(n, columns)``, holds numbers as they are, NaN for gaps, and
-    for a category its :func:`~nnpipe.core.category_code.category_code`.  The encoding that models
+    for a category its :func:`~nnpipe.core.category_code.encode_category`.  The encoding that models
     are given is learned from the training samples: :attr:`spec` names it, and it travels with every
     model that is trained on the data set.
     """
@@ -159,7 +159,7 @@ class _TableFileDataset(TabularDataset):
             raise DatasetError(
                 f"{self.dataset_root}: a table's name ends in {' or '.join(SUFFIXES)}"
             )
-        table = table_of(self.dataset_root)
+        table = open_table(self.dataset_root)
         table.check(
             (
                 *self.numeric,
@@ -201,7 +201,7 @@ class _TableFileDataset(TabularDataset):
         names = [name for name in self._table.names if name != self._target]
         given = {**{name: "ignored" for name in names if is_unnamed(name)}, **given}
         open_ = [name for name in names if name not in given]
-        found = given | (_found_kinds(self._table, open_, self._gaps) if open_ else {})
+        found = given | (_infer_column_kinds(self._table, open_, self._gaps) if open_ else {})
         return {name: found[name] for name in names}
 
     @cached_property
@@ -246,7 +246,9 @@ class _TableFileDataset(TabularDataset):
                 cells = [row[place] for row in batch]
                 coded = kinds[name] == "category"
                 part[:, place] = (
-                    self._coded(name, cells) if coded else self._numbers(name, cells, rows)
+                    self._encode_categories(name, cells)
+                    if coded
+                    else self._parse_numbers(name, cells, rows)
                 )
             parts.append(part)
             wanted += [same.setdefault(row[-1], row[-1]) for row in batch]
@@ -267,10 +269,10 @@ class _TableFileDataset(TabularDataset):
     def _with_targets(self, inputs: dict[str, npt.NDArray[Any]], wanted: list[str]) -> Samples:
         """Return the samples, given the cells of the target."""
 
-    def _coded(self, name: str, cells: list[str]) -> list[float]:
+    def _encode_categories(self, name: str, cells: list[str]) -> list[float]:
         known = self._texts.setdefault(name, {})
         codes = {
-            text: float("nan") if text.lower() in self._gaps else category_code(text)
+            text: float("nan") if text.lower() in self._gaps else encode_category(text)
             for text in set(cells)
         }
         for text, code in codes.items():
@@ -281,10 +283,10 @@ class _TableFileDataset(TabularDataset):
                 )
         return [codes[text] for text in cells]
 
-    def _numbers(self, name: str, cells: list[str], first: int = 0) -> list[float]:
+    def _parse_numbers(self, name: str, cells: list[str], first: int = 0) -> list[float]:
         """Return the numbers in cells of a column, of which the first is in row ``first``."""
         numbers = [
-            float("nan") if text.lower() in self._gaps else number_in(text) for text in cells
+            float("nan") if text.lower() in self._gaps else parse_number(text) for text in cells
         ]
         if (
             bad := next((row for row, number in enumerate(numbers) if number is None), None)
@@ -319,7 +321,8 @@ class TabularClassificationDataset(_TableFileDataset):
 
     def _with_targets(self, inputs: dict[str, npt.NDArray[Any]], wanted: list[str]) -> Samples:
         names = sorted(
-            set(wanted), key=lambda text: (number_in(text) is None, number_in(text) or 0.0, text)
+            set(wanted),
+            key=lambda text: (parse_number(text) is None, parse_number(text) or 0.0, text),
         )
         if len(names) > _MOST_CATEGORIES:
             raise DatasetError(
@@ -343,7 +346,7 @@ class TabularRegressionDataset(_TableFileDataset):
         return Regression.name
 
     def _with_targets(self, inputs: dict[str, npt.NDArray[Any]], wanted: list[str]) -> Samples:
-        values = np.array(self._numbers(self._target, wanted), np.float32)
+        values = np.array(self._parse_numbers(self._target, wanted), np.float32)
         if not np.isfinite(values).all():
             raise DatasetError(
                 f"{self.dataset_root}: {self._target} holds numbers that are not finite"
@@ -351,7 +354,7 @@ class TabularRegressionDataset(_TableFileDataset):
         return Samples(inputs, {"value": values})
 
 
-def _found_kinds(table: DataTable, names: list[str], gaps: frozenset[str]) -> dict[str, str]:
+def _infer_column_kinds(table: DataTable, names: list[str], gaps: frozenset[str]) -> dict[str, str]:
     """Return the kinds of columns, found in one pass over the file.
 
     Raises
@@ -369,7 +372,7 @@ def _found_kinds(table: DataTable, names: list[str], gaps: frozenset[str]) -> di
             for text in dict.fromkeys(row[place] for row in batch):
                 if text in seen or text.lower() in gaps:
                     continue
-                is_number = number_in(text) is not None
+                is_number = parse_number(text) is not None
                 if not is_number and name not in odd:
                     odd[name] = (
                         rows + next(n for n, row in enumerate(batch) if row[place] == text),

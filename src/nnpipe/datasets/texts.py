@@ -17,10 +17,10 @@ import numpy.typing as npt
 from nnpipe.core.arguments import argument
 from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import DatasetError
-from nnpipe.core.messages import nearest
+from nnpipe.core.messages import suggest_name
 from nnpipe.core.tensors import DatasetSpec, TensorSpec
 from nnpipe.datasets._class_folders import ClassList
-from nnpipe.datasets._number_table import delimiter_of
+from nnpipe.datasets._number_table import infer_delimiter
 from nnpipe.datasets._split import split_samples
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
 from nnpipe.datasets.synthetic import SyntheticDataset
@@ -51,7 +51,7 @@ def read_records(path: Path, line: str) -> list[tuple[str, Record]]:
     DatasetError
         If the file is missing, damaged, too large or empty; the message names the line.
     """
-    readers = {".txt": _lines, ".jsonl": _objects, ".csv": _rows}
+    readers = {".txt": _iter_lines, ".jsonl": _iter_objects, ".csv": _iter_rows}
     reader = readers.get(path.suffix.lower())
     if reader is None or not path.is_file():
         raise DatasetError(
@@ -72,7 +72,7 @@ def read_records(path: Path, line: str) -> list[tuple[str, Record]]:
     return found
 
 
-def text_in(record: Record, name: str, place: str) -> str:
+def get_text(record: Record, name: str, place: str) -> str:
     """Return a text of a record; numbers and truth values are written out.
 
     Raises
@@ -82,7 +82,7 @@ def text_in(record: Record, name: str, place: str) -> str:
     """
     if name not in record:
         raise DatasetError(
-            f"{place}: has no {name!r}{nearest(name, record)}; it has: "
+            f"{place}: has no {name!r}{suggest_name(name, record)}; it has: "
             f"{', '.join(map(str, record))[:200]}"
         )
     value = record[name]
@@ -93,7 +93,7 @@ def text_in(record: Record, name: str, place: str) -> str:
     raise DatasetError(f"{place}: {name!r} should be a text, not {type(value).__name__}")
 
 
-def _numbered(path: Path) -> Iterator[tuple[int, str]]:
+def _iter_numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     with open(path, encoding="utf-8-sig", newline="") as file:
         number = 0
         while line := file.readline(_LONGEST + 1):
@@ -103,14 +103,14 @@ def _numbered(path: Path) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-def _lines(path: Path, name: str) -> Iterator[tuple[int, Record]]:
-    for number, line in _numbered(path):
+def _iter_lines(path: Path, name: str) -> Iterator[tuple[int, Record]]:
+    for number, line in _iter_numbered_lines(path):
         if text := line.strip("\r\n"):
             yield number, {name: text}
 
 
-def _objects(path: Path, _: str) -> Iterator[tuple[int, Record]]:
-    for number, line in _numbered(path):
+def _iter_objects(path: Path, _: str) -> Iterator[tuple[int, Record]]:
+    for number, line in _iter_numbered_lines(path):
         if not line.strip():
             continue
         try:
@@ -124,10 +124,10 @@ def _objects(path: Path, _: str) -> Iterator[tuple[int, Record]]:
         yield number, found
 
 
-def _rows(path: Path, _: str) -> Iterator[tuple[int, Record]]:
-    lines = (line for _, line in _numbered(path))
+def _iter_rows(path: Path, _: str) -> Iterator[tuple[int, Record]]:
+    lines = (line for _, line in _iter_numbered_lines(path))
     first = list(islice(lines, 2))
-    rows = csv.reader(chain(first, lines), delimiter=delimiter_of(*first) if first else ",")
+    rows = csv.reader(chain(first, lines), delimiter=infer_delimiter(*first) if first else ",")
     try:
         header = [name.strip() for name in next(rows, [])]
         if not header or "" in header or len(set(header)) < len(header):
@@ -169,12 +169,12 @@ class TextClassificationDataset(InMemoryDataset):
         """Read all texts and labels."""
         texts, labels = [], []
         for place, record in read_records(self.dataset_root, self.text_name):
-            texts.append(text_in(record, self.text_name, place))
-            labels.append(text_in(record, self.label_name, place).strip())
-        numbers, names = self._numbered(labels)
+            texts.append(get_text(record, self.text_name, place))
+            labels.append(get_text(record, self.label_name, place).strip())
+        numbers, names = self._encode_labels(labels)
         return Samples({"text": np.array(texts, object)}, {"label": numbers}, names)
 
-    def _numbered(self, labels: list[str]) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+    def _encode_labels(self, labels: list[str]) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
         if self.class_list is not None:
             classes = ClassList.read(self.class_list)
             known = {label: classes.number(label) for label in dict.fromkeys(labels)}
@@ -237,10 +237,10 @@ class PromptsDataset(InMemoryDataset):
         """Read all prompts."""
         prompts, references = [], []
         for place, record in read_records(self.dataset_root, self.prompt_name):
-            prompts.append(text_in(record, self.prompt_name, place))
+            prompts.append(get_text(record, self.prompt_name, place))
             has = record.get(self.reference_name) is not None
-            references.append(text_in(record, self.reference_name, place) if has else "")
-        return _samples(prompts, references)
+            references.append(get_text(record, self.reference_name, place) if has else "")
+        return _build_samples(prompts, references)
 
     @property
     def spec(self) -> DatasetSpec:
@@ -261,7 +261,7 @@ class PromptsDataset(InMemoryDataset):
         }
 
 
-def _samples(prompts: list[str], references: list[str]) -> Samples:
+def _build_samples(prompts: list[str], references: list[str]) -> Samples:
     pairs = zip(prompts, references, strict=True)
     numbers = np.array(
         [crc32(f"{prompt}\0{answer}".encode()) for prompt, answer in pairs], np.int64
@@ -280,4 +280,4 @@ class SyntheticPromptsDataset(SyntheticDataset, PromptsDataset):
         """Make all prompts."""
         numbers = np.random.default_rng(self.data_seed).integers(0, 1000, (self.num_samples, 2))
         prompts = [f"{one} + {other} =" for one, other in numbers]
-        return _samples(prompts, [f" {one + other}" for one, other in numbers])
+        return _build_samples(prompts, [f" {one + other}" for one, other in numbers])

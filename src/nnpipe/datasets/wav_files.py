@@ -14,8 +14,8 @@ import numpy.typing as npt
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ConfigError, DatasetError, MissingDependency
 from nnpipe.core.tensors import Batch, DatasetSpec, TensorSpec
-from nnpipe.datasets._class_folders import Listing, class_folders
-from nnpipe.datasets.in_memory import checked_indices
+from nnpipe.datasets._class_folders import Listing, list_class_files
+from nnpipe.datasets.in_memory import check_indices
 from nnpipe.datasets.listed_files import ClassifiedFilesDataset
 from nnpipe.tasks.classification.task import Classification
 
@@ -80,7 +80,7 @@ def read_wav(
     try:
         with open(path, "rb") as file:
             size = file.seek(0, 2)
-            header = _header(path, file, size)
+            header = _read_header(path, file, size)
             left = max(0, header.frames - first)
             count = left if most is None else min(most, left)
             if count * header.frame_bytes > _MOST_BYTES:
@@ -97,13 +97,13 @@ def read_wav(
         raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None
     if len(content) != count * header.frame_bytes:
         raise DatasetError(f"{path} was shortened while it was read")
-    samples = _samples(content, header).reshape(count, header.channels)
+    samples = _decode_samples(content, header).reshape(count, header.channels)
     if header.is_float and not np.isfinite(samples).all():
         raise DatasetError(f"{path} holds samples that are infinite or no numbers; write it again")
     return header, samples
 
 
-def _header(path: Path, file: BinaryIO, size: int) -> WavHeader:
+def _read_header(path: Path, file: BinaryIO, size: int) -> WavHeader:
     file.seek(0)
     head = file.read(12)
     if len(head) < 12 or head[:4] != b"RIFF" or head[8:] != b"WAVE":
@@ -122,7 +122,7 @@ def _header(path: Path, file: BinaryIO, size: int) -> WavHeader:
                 "there: it was cut off, or its length was never written; write it again"
             )
         if name == b"fmt ":
-            layout = _layout(path, file.read(min(length, 40)))
+            layout = _parse_layout(path, file.read(min(length, 40)))
         elif name == b"data":
             if layout is None:
                 raise DatasetError(
@@ -139,7 +139,7 @@ def _header(path: Path, file: BinaryIO, size: int) -> WavHeader:
     raise DatasetError(f"{path} has no samples: the part 'data' is missing")
 
 
-def _layout(path: Path, part: bytes) -> tuple[int, int, int, int]:
+def _parse_layout(path: Path, part: bytes) -> tuple[int, int, int, int]:
     """Return kind, channels, rate and bits."""
     if len(part) < 16:
         raise DatasetError(f"{path} does not say what its samples are; write it again")
@@ -165,7 +165,7 @@ def _layout(path: Path, part: bytes) -> tuple[int, int, int, int]:
     return kind, channels, rate, bits
 
 
-def _samples(content: bytes, header: WavHeader) -> npt.NDArray[np.float32]:
+def _decode_samples(content: bytes, header: WavHeader) -> npt.NDArray[np.float32]:
     if header.is_float:
         with np.errstate(over="ignore", invalid="ignore"):  # such numbers are refused
             return np.asarray(np.frombuffer(content, f"<f{header.bits // 8}"), np.float32)
@@ -190,9 +190,8 @@ _LARGEST_FACTOR = 100_000  # of the resampling, whose filter is 20 times as long
 class WavFilesDataset(ClassifiedFilesDataset):
     """Base of classification data sets of wav files, which are read when they are asked for.
 
-    A subclass writes :meth:`listing`.  Clips become one channel (the mean of all), are resampled by
-    a polyphase filter, and are cut, or padded with zeros, at the end.
-    """
+    A subclass writes :meth:`list_files`.  Clips become one channel (the mean of all), are resampled
+    by a polyphase filter, and are cut, or padded with zeros, at the end."""
 
     sample_rate: int = argument(
         16000, help="samples per second to which sounds are resampled", minimum=1
@@ -220,18 +219,20 @@ class WavFilesDataset(ClassifiedFilesDataset):
     @property
     def spec(self) -> DatasetSpec:
         """Sounds ``(n, samples)``, float32 from -1 to 1, and the classes."""
-        return sound_classification(self.clip_length, self.files.class_names, self.sample_rate)
+        return make_sound_classification_spec(
+            self.clip_length, self.files.class_names, self.sample_rate
+        )
 
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
         """Return some samples: sounds and their labels."""
-        indices = checked_indices(indices, len(self))
+        indices = check_indices(indices, len(self))
         clips = np.empty((len(indices), self.clip_length), np.float32)
         for place, index in zip(clips, indices, strict=True):
-            place[:] = clip(self.files.paths[index], self.sample_rate, self.clip_length)
+            place[:] = read_clip(self.files.paths[index], self.sample_rate, self.clip_length)
         return {"sound": clips}, {"label": self.files.labels[indices]}
 
 
-def sound_classification(
+def make_sound_classification_spec(
     samples: int, class_names: tuple[str, ...], sample_rate: int
 ) -> DatasetSpec:
     """Return the spec of sounds ``"sound"``, float32 ``(None, samples)``, with a class
@@ -246,7 +247,7 @@ def sound_classification(
     )
 
 
-def clip(path: Path, sample_rate: int, length: int, start: int = 0) -> npt.NDArray[np.float32]:
+def read_clip(path: Path, sample_rate: int, length: int, start: int = 0) -> npt.NDArray[np.float32]:
     """Return a part of a sound file: one channel, resampled, padded with zeros behind the file's
     end.
 
@@ -274,7 +275,7 @@ def clip(path: Path, sample_rate: int, length: int, start: int = 0) -> npt.NDArr
     found = np.zeros(length, np.float32)
     header, frames = read_wav(path, start, length)
     if header.sample_rate == sample_rate:
-        sound = _one_channel(frames)
+        sound = _to_mono(frames)
     else:
         common = math.gcd(header.sample_rate, sample_rate)
         up, down = sample_rate // common, header.sample_rate // common
@@ -288,18 +289,18 @@ def clip(path: Path, sample_rate: int, length: int, start: int = 0) -> npt.NDArr
         # a sample that is one of the result, too
         first = max(0, start * down // up - reach) // down * down
         last = -(-(start + length) * down // up) + reach
-        part = _one_channel(read_wav(path, first, last - first)[1])
-        sound = _resampled(part, up, down)[start - first * up // down :]
+        part = _to_mono(read_wav(path, first, last - first)[1])
+        sound = _resample(part, up, down)[start - first * up // down :]
     kept = min(length, len(sound))
     found[:kept] = sound[:kept]
     return found
 
 
-def _one_channel(frames: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def _to_mono(frames: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     return frames[:, 0] if frames.shape[1] == 1 else frames.mean(axis=1, dtype=np.float32)
 
 
-def _resampled(sound: npt.NDArray[np.float32], up: int, down: int) -> npt.NDArray[np.float32]:
+def _resample(sound: npt.NDArray[np.float32], up: int, down: int) -> npt.NDArray[np.float32]:
     try:
         from scipy.signal import resample_poly
     except ImportError:
@@ -326,6 +327,6 @@ class WavFolderDataset(WavFilesDataset):
         "then have these names or numbers",
     )
 
-    def listing(self) -> Listing:
+    def list_files(self) -> Listing:
         """Return the sound files in the folders."""
-        return class_folders(self.dataset_root, SUFFIXES, "wav files", self.class_list)
+        return list_class_files(self.dataset_root, SUFFIXES, "wav files", self.class_list)

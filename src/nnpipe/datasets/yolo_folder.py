@@ -10,7 +10,7 @@ import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ConfigError, DatasetError
-from nnpipe.datasets._class_folders import ClassList, files_in
+from nnpipe.datasets._class_folders import ClassList, find_files
 from nnpipe.datasets._split import TEST, TRAIN, VALIDATION
 from nnpipe.datasets.boxed_images import BoxedImagesDataset, BoxListing, BoxTable
 from nnpipe.datasets.image_files import SUFFIXES
@@ -49,16 +49,16 @@ class YOLOFolderDataset(BoxedImagesDataset):
         None, help="text file with all classes of the model, one per line in order of number"
     )
 
-    def listing(self) -> BoxListing:
+    def list_files(self) -> BoxListing:
         """Return the pictures in the folders, with the boxes of their label files."""
         root = self.dataset_root
         if not root.is_dir():
             raise DatasetError(
                 f"{root} is no folder; --dataset-root must hold the folders images and labels"
             )
-        where, said = self._configuration()
-        names = self._names(where, said)
-        parts = list(_parts(where, said, root)) or [(root / "images", TRAIN)]
+        where, said = self._read_configuration()
+        names = self._find_class_names(where, said)
+        parts = list(_iter_split_folders(where, said, root)) or [(root / "images", TRAIN)]
         drawn = len(parts) == 1 and parts[0][1] == TRAIN
         if not any(code == TEST for _, code in parts):
             parts = [(folder, TEST if code == VALIDATION else code) for folder, code in parts]
@@ -66,7 +66,7 @@ class YOLOFolderDataset(BoxedImagesDataset):
         codes: list[int] = []
         table = BoxTable()
         for place, code in parts:
-            for path, label_file in _pictures(place, root):
+            for path, label_file in _iter_pictures(place, root):
                 _read(label_file, len(paths), len(names), table)
                 paths.append(path)
                 codes.append(code)
@@ -76,7 +76,7 @@ class YOLOFolderDataset(BoxedImagesDataset):
             tuple(paths), boxes, labels, names, crowds, official=official, shares=True
         )
 
-    def _configuration(self) -> tuple[Path, Mapping[str, Any]]:
+    def _read_configuration(self) -> tuple[Path, Mapping[str, Any]]:
         where = self.configuration
         if where is None:
             found = sorted({*self.dataset_root.glob("*.yaml"), *self.dataset_root.glob("*.yml")})
@@ -101,7 +101,7 @@ class YOLOFolderDataset(BoxedImagesDataset):
             raise DatasetError(f"{where} should hold names, and folders of train, val and test")
         return where, said
 
-    def _names(self, where: Path, said: Mapping[str, Any]) -> tuple[str, ...]:
+    def _find_class_names(self, where: Path, said: Mapping[str, Any]) -> tuple[str, ...]:
         if self.class_list is not None:
             return ClassList.read(self.class_list).names
         names = said.get("names")
@@ -125,7 +125,9 @@ class YOLOFolderDataset(BoxedImagesDataset):
         )
 
 
-def _parts(where: Path, said: Mapping[str, Any], root: Path) -> Iterator[tuple[Path, int]]:
+def _iter_split_folders(
+    where: Path, said: Mapping[str, Any], root: Path
+) -> Iterator[tuple[Path, int]]:
     """Yield the folders of a configuration that are there, with the codes of their splits."""
     missing = []
     there = False
@@ -152,27 +154,28 @@ def _parts(where: Path, said: Mapping[str, Any], root: Path) -> Iterator[tuple[P
         raise DatasetError(f"{where} names {missing[0]}, which is not in {root}")
 
 
-def _pictures(place: Path, root: Path) -> Iterator[tuple[Path, Path]]:
+def _iter_pictures(place: Path, root: Path) -> Iterator[tuple[Path, Path]]:
     """Yield the pictures of a folder, or those that a text file lists, each with its label file."""
     if place.is_file():
-        for line in _lines_of(place, _LIST, "a list of pictures"):
+        for line in _read_lines(place, _LIST, "a list of pictures"):
             path = root / line.strip()
             if not path.resolve().is_relative_to(root.resolve()):
                 raise DatasetError(
                     f"{place} lists {line.strip()[:80]!r}, which is not inside {root}"
                 )
             if line.strip():
-                yield path, _labels(path.parent) / f"{path.stem}.txt"
+                yield path, _get_label_folder(path.parent) / f"{path.stem}.txt"
         return
     if not place.is_dir():
         raise DatasetError(
-            f"{place} is no folder; it must hold pictures, with their boxes in {_labels(place)}"
+            f"{place} is no folder; it must hold pictures, with their boxes in "
+            f"{_get_label_folder(place)}"
         )
-    for path in files_in(place, SUFFIXES):
-        yield path, _labels(place) / path.relative_to(place).with_suffix(".txt")
+    for path in find_files(place, SUFFIXES):
+        yield path, _get_label_folder(place) / path.relative_to(place).with_suffix(".txt")
 
 
-def _lines_of(path: Path, most: int, what: str) -> list[str]:
+def _read_lines(path: Path, most: int, what: str) -> list[str]:
     """Return the lines of a text file of some greatest number of bytes."""
     try:
         if path.stat().st_size > most:
@@ -184,7 +187,7 @@ def _lines_of(path: Path, most: int, what: str) -> list[str]:
         raise DatasetError(f"{path} cannot be read: {error}") from None
 
 
-def _labels(folder: Path) -> Path:
+def _get_label_folder(folder: Path) -> Path:
     """Return the folder of labels for a folder of pictures: the last ``images`` in its path
     becomes ``labels``.
     """
@@ -196,7 +199,7 @@ def _labels(folder: Path) -> Path:
     return folder
 
 
-def _whole(word: str) -> int:
+def _parse_class_number(word: str) -> int:
     """Return a class number, which some programs write as ``3.0``; raise :class:`ValueError` if
     it is none.
     """
@@ -208,7 +211,7 @@ def _whole(word: str) -> int:
 def _read(path: Path, picture: int, classes: int, table: BoxTable) -> None:
     """Add the boxes of a label file, if it is there."""
     try:
-        lines = _lines_of(path, _LABELS, "the boxes of a picture")
+        lines = _read_lines(path, _LABELS, "the boxes of a picture")
     except FileNotFoundError:
         return
     for number, line in enumerate(lines, 1):
@@ -221,7 +224,7 @@ def _read(path: Path, picture: int, classes: int, table: BoxTable) -> None:
             )
         words = line.split()
         try:
-            label, shares = _whole(words[0]), list(map(float, words[1:]))
+            label, shares = _parse_class_number(words[0]), list(map(float, words[1:]))
         except ValueError:
             raise DatasetError(
                 f"{where}: expected a class number and numbers of a box, not {line[:60]!r}"

@@ -8,12 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.errors import SpecMismatch
-from nnpipe.core.tensor_meaning import InputMeaning
+from nnpipe.core.tensor_metadata import InputProcessing
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.tasks.frames import frame
+from nnpipe.tasks.frames import create_frames
 
 
-def frames(count: int, io: IOSpec, inputs: Sequence[InputMeaning]) -> npt.NDArray[np.float32]:
+def compute_frames(
+    count: int, io: IOSpec, inputs: Sequence[InputProcessing]
+) -> npt.NDArray[np.float32]:
     """Return the frames of ``count`` pictures in a model's input, ``(count, 3)``; see
     :mod:`nnpipe.tasks.frames`.
 
@@ -23,10 +25,10 @@ def frames(count: int, io: IOSpec, inputs: Sequence[InputMeaning]) -> npt.NDArra
         If the model takes no images, or images of any size.
     """
     fit = next((each.fit for each in inputs if each.kind == "image"), "squeeze")
-    return frame(count, *input_size(io, inputs), fit)
+    return create_frames(count, *get_input_size(io, inputs), fit)
 
 
-def input_size(io: IOSpec, inputs: Sequence[InputMeaning]) -> tuple[int, int]:
+def get_input_size(io: IOSpec, inputs: Sequence[InputProcessing]) -> tuple[int, int]:
     """Return height and width of the images that a model takes.
 
     Raises
@@ -38,9 +40,9 @@ def input_size(io: IOSpec, inputs: Sequence[InputMeaning]) -> tuple[int, int]:
         if len(spec.shape) != 4:
             continue
         meaning = next(
-            (each for each in inputs if each.name == spec.name), InputMeaning(spec.name, "image")
+            (each for each in inputs if each.name == spec.name), InputProcessing(spec.name, "image")
         )
-        height, width = spec.shape[2:] if channels_first(spec, meaning) else spec.shape[1:3]
+        height, width = spec.shape[2:] if is_channels_first(spec, meaning) else spec.shape[1:3]
         if meaning.size is not None:
             return meaning.size
         if height is not None and width is not None:
@@ -49,7 +51,7 @@ def input_size(io: IOSpec, inputs: Sequence[InputMeaning]) -> tuple[int, int]:
     raise SpecMismatch("the model takes no images, to which its predictions could be related")
 
 
-def channels_first(spec: TensorSpec, meaning: InputMeaning) -> bool:
+def is_channels_first(spec: TensorSpec, meaning: InputProcessing) -> bool:
     """Return whether an input for images has the axis of channels before those of height and
     width.
     """
@@ -63,13 +65,13 @@ _CLASSES = np.full(91, -1, np.int64)
 _CLASSES[[number for number in range(1, 91) if number not in _UNUSED]] = np.arange(80)
 
 
-def coco_classes(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def map_coco_classes(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return the class of each COCO category number, from 0 to 79; -1 for numbers that are not in
     use.
 
     Examples
     --------
-    >>> coco_classes(np.array([1, 12, 90, 91]))
+    >>> map_coco_classes(np.array([1, 12, 90, 91]))
     array([ 0, -1, 79, -1])
     """
     known = (numbers >= 0) & (numbers < len(_CLASSES))

@@ -14,22 +14,22 @@ import numpy.typing as npt
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.layout import Shape
-from nnpipe.core.tensor_meaning import InputMeaning
+from nnpipe.core.tensor_metadata import InputProcessing
 from nnpipe.core.tensors import Batch, DatasetSpec, IOSpec, show_shape
-from nnpipe.decoders._input_frames import coco_classes, frames
-from nnpipe.decoders._input_frames import input_size as frame_size
+from nnpipe.decoders._input_frames import compute_frames, map_coco_classes
+from nnpipe.decoders._input_frames import get_input_size as frame_size
 from nnpipe.decoders.detection_decoder import (
     ORDERS,
     Array,
     BoxOrder,
     Candidates,
     DetectionDecoder,
-    activated,
-    boxes_and_scores,
-    corners,
-    corners_in_shares,
-    input_size,
-    padded_boxes,
+    apply_activation,
+    compute_corners,
+    find_box_outputs,
+    get_input_size,
+    normalize_boxes,
+    pad_boxes,
 )
 from nnpipe.tasks.instance_segmentation.task import InstanceSegmentation
 
@@ -62,46 +62,48 @@ class ScoredBoxesDecoder(DetectionDecoder):
         ),
     )
 
-    def class_count(self, io: IOSpec) -> int | None:
+    def count_classes(self, io: IOSpec) -> int | None:
         """Return the number of scores without the background's."""
         if self.numbering == "coco-ids":
             return 80
         shapes = {spec.name: spec.shape for spec in io.outputs}
-        found = shapes[self._pair(shapes)[1]][-1]
+        found = shapes[self._find_outputs(shapes)[1]][-1]
         return None if found is None else found - (self.background != "none")
 
-    def candidates(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning]) -> Candidates:
+    def decode_candidates(
+        self, outputs: Batch, io: IOSpec, inputs: Sequence[InputProcessing]
+    ) -> Candidates:
         """Return all boxes."""
-        pair = self._pair({name: output.shape for name, output in outputs.items()})
-        boxes, scores = (_flat(outputs[name]) for name in pair)
+        pair = self._find_outputs({name: output.shape for name, output in outputs.items()})
+        boxes, scores = (_flatten_boxes(outputs[name]) for name in pair)
         if boxes.shape[:2] != scores.shape[:2]:
-            raise self._misfit({name: output.shape for name, output in outputs.items()})
-        scores = activated(scores, self.activation)
+            raise self._create_mismatch({name: output.shape for name, output in outputs.items()})
+        scores = apply_activation(scores, self.activation)
         if self.background == "last":
             scores = scores[..., :-1]
         elif self.background == "first":
             scores = scores[..., 1:]
         if self.numbering == "coco-ids":
             numbers = np.arange(scores.shape[-1]) + (self.background == "first")
-            scores = scores[..., coco_classes(numbers) >= 0]
+            scores = scores[..., map_coco_classes(numbers) >= 0]
         return Candidates(
-            corners_in_shares(boxes, self.box_order, self.coordinates, io, inputs), scores
+            normalize_boxes(boxes, self.box_order, self.coordinates, io, inputs), scores
         )
 
-    def _pair(self, shapes: dict[str, Shape]) -> tuple[str, str]:
-        pair = boxes_and_scores(shapes)
+    def _find_outputs(self, shapes: dict[str, Shape]) -> tuple[str, str]:
+        pair = find_box_outputs(shapes)
         if pair is None:
-            raise self._misfit(shapes)
+            raise self._create_mismatch(shapes)
         return pair
 
-    def _misfit(self, shapes: dict[str, Shape]) -> SpecMismatch:
+    def _create_mismatch(self, shapes: dict[str, Shape]) -> SpecMismatch:
         given = ", ".join(f"{name} {show_shape(shape)}" for name, shape in shapes.items())
         return SpecMismatch(
             f"expected boxes (n, k, 4) and scores (n, k, classes); the model gives {given}"
         )
 
 
-def _flat(output: Array) -> Array:
+def _flatten_boxes(output: Array) -> Array:
     return output.reshape(len(output), math.prod(output.shape[1:-1]), output.shape[-1])
 
 
@@ -141,7 +143,9 @@ class FinishedBoxesDecoder(DetectionDecoder):
     )
     classes_output: str | None = argument(None, help="name of the output with classes, likewise")
 
-    def candidates(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning]) -> Candidates:
+    def decode_candidates(
+        self, outputs: Batch, io: IOSpec, inputs: Sequence[InputProcessing]
+    ) -> Candidates:
         """Return the boxes that the model gives."""
         if max((output.ndim for output in outputs.values()), default=0) == 2:
             outputs = {name: output[None] for name, output in outputs.items()}
@@ -150,28 +154,28 @@ class FinishedBoxesDecoder(DetectionDecoder):
             if output.ndim == 4 and output.shape[1] == 1:
                 output = output[:, 0]
             if output.ndim != 3 or output.shape[2] != 6:
-                raise self._misfit(outputs)
+                raise self._create_mismatch(outputs)
             boxes, scores, classes = output[..., :4], output[..., 4], output[..., 5]
             counts = np.full(len(boxes), boxes.shape[1])
         else:
-            boxes, scores, classes, counts = self._parts(outputs)
-        boxes = corners_in_shares(boxes, self.box_order, self.coordinates, io, inputs)
+            boxes, scores, classes, counts = self._find_outputs(outputs)
+        boxes = normalize_boxes(boxes, self.box_order, self.coordinates, io, inputs)
         known = np.isfinite(classes)
         numbers = (
             np.rint(np.nan_to_num(classes, posinf=0, neginf=0)).astype(np.int64) - self.class_offset
         )
         if self.numbering == "coco-ids":
-            numbers = coco_classes(numbers + 1)
+            numbers = map_coco_classes(numbers + 1)
         numbers, scores = np.where(known, numbers, 0), np.where(known, scores, np.nan)
         numbers = np.where(
             np.arange(boxes.shape[1]) < np.asarray(counts).reshape(-1, 1), numbers, -1
         )
         return Candidates(boxes, scores.astype(np.float32), numbers)
 
-    def _parts(self, outputs: Batch) -> tuple[Array, Array, Array, Array]:
+    def _find_outputs(self, outputs: Batch) -> tuple[Array, Array, Array, Array]:
         boxes = [output for output in outputs.values() if output.ndim == 3 and output.shape[2] == 4]
         if len(boxes) != 1:
-            raise self._misfit(outputs)
+            raise self._create_mismatch(outputs)
         count, most = boxes[0].shape[:2]
         flat = {name: output for name, output in outputs.items() if output.shape == (count, most)}
         numbers = [
@@ -181,7 +185,7 @@ class FinishedBoxesDecoder(DetectionDecoder):
         ]
         named = self.scores_output, self.classes_output
         if any(name is not None and name not in flat for name in named):
-            raise self._misfit(outputs)
+            raise self._create_mismatch(outputs)
         scores, classes = named
         for name in flat:
             if scores is None and "score" in name.lower():
@@ -195,28 +199,28 @@ class FinishedBoxesDecoder(DetectionDecoder):
                 flat,
                 key=lambda name: (
                     flat[name].dtype.kind in "iu",
-                    _whole(flat[name]),
-                    _most(flat[name]),
+                    _is_whole(flat[name]),
+                    _compute_max(flat[name]),
                 ),
             )
             scores = scores or next((name for name in order if name != classes), None)
             classes = classes or next((name for name in reversed(order) if name != scores), None)
         if scores is None or classes is None or len(flat) != 2:
-            raise self._misfit(outputs)
+            raise self._create_mismatch(outputs)
         found = numbers[0] if len(numbers) == 1 else np.full(count, most)
         found = np.where(np.isfinite(found), found, most)
         return boxes[0], flat[scores], flat[classes], np.rint(found).astype(np.int64).reshape(-1)
 
-    def _misfit(self, outputs: Batch) -> SpecMismatch:
+    def _create_mismatch(self, outputs: Batch) -> SpecMismatch:
         given = ", ".join(f"{name} {output.shape}" for name, output in outputs.items())
         return SpecMismatch(f"expected {_EXPECTED}; the model gives {given}")
 
 
-def _whole(values: Array) -> bool:
+def _is_whole(values: Array) -> bool:
     return bool(np.all(values == np.rint(values)))
 
 
-def _most(values: Array) -> float:
+def _compute_max(values: Array) -> float:
     return float(values.max(initial=0))
 
 
@@ -270,37 +274,39 @@ class SSDDecoder(DetectionDecoder):
         if not self.least_scale <= self.greatest_scale:
             raise ConfigError("least_scale should not exceed greatest_scale")
 
-    def class_count(self, io: IOSpec) -> int | None:
+    def count_classes(self, io: IOSpec) -> int | None:
         """Return the number of scores without the background's."""
         if self.numbering == "coco-ids":
             return 80
         shapes = {spec.name: spec.shape for spec in io.outputs}
-        pair = boxes_and_scores(shapes)
+        pair = find_box_outputs(shapes)
         found = None if pair is None else shapes[pair[1]][-1]
         return None if found is None else found - self.background
 
-    def candidates(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning]) -> Candidates:
+    def decode_candidates(
+        self, outputs: Batch, io: IOSpec, inputs: Sequence[InputProcessing]
+    ) -> Candidates:
         """Return the box of each anchor."""
-        pair = boxes_and_scores({name: output.shape for name, output in outputs.items()})
-        anchors = self.anchors(*input_size(io, inputs))
+        pair = find_box_outputs({name: output.shape for name, output in outputs.items()})
+        anchors = self.compute_anchors(*get_input_size(io, inputs))
         if pair is None or any(outputs[name].shape[1] != len(anchors) for name in pair):
             shapes = ", ".join(f"{name} {output.shape}" for name, output in outputs.items())
             raise SpecMismatch(
                 f"expected offsets (n, {len(anchors)}, 4) and scores (n, {len(anchors)}, classes); "
                 f"the model gives {shapes}"
             )
-        offsets, scores = (_flatten_anchors(outputs[name], len(anchors)) for name in pair)
+        offsets, scores = (_reshape_anchors(outputs[name], len(anchors)) for name in pair)
         moved = offsets.astype(np.float32) / np.array([10, 10, 5, 5], np.float32)
         centre = moved[..., :2] * anchors[:, 2:] + anchors[:, :2]
         with np.errstate(over="ignore"):  # boxes without end are dropped
             size = np.exp(moved[..., 2:]) * anchors[:, 2:]
-        scores = activated(scores, self.activation)[..., int(self.background) :]
+        scores = apply_activation(scores, self.activation)[..., int(self.background) :]
         if self.numbering == "coco-ids":
-            numbers = coco_classes(np.arange(1, scores.shape[-1] + 1))
+            numbers = map_coco_classes(np.arange(1, scores.shape[-1] + 1))
             scores = scores[..., numbers >= 0]
-        return Candidates(corners(centre[..., ::-1], size[..., ::-1]), scores)
+        return Candidates(compute_corners(centre[..., ::-1], size[..., ::-1]), scores)
 
-    def anchors(self, height: int, width: int) -> npt.NDArray[np.float32]:
+    def compute_anchors(self, height: int, width: int) -> npt.NDArray[np.float32]:
         """Return y, x, height and width of each anchor, in shares of the input's size;
         ``(anchors, 4)``.
         """
@@ -333,7 +339,7 @@ class SSDDecoder(DetectionDecoder):
         return np.concatenate(found).astype(np.float32)
 
 
-def _flatten_anchors(output: npt.NDArray[Any], anchors: int) -> npt.NDArray[Any]:
+def _reshape_anchors(output: npt.NDArray[Any], anchors: int) -> npt.NDArray[Any]:
     return output.reshape(len(output), anchors, output.shape[-1])
 
 
@@ -373,7 +379,7 @@ class MaskRCNNDecoder(FinishedBoxesDecoder):
         ),
     )
 
-    def check(self, io: IOSpec, inputs: Sequence[InputMeaning], spec: DatasetSpec) -> None:
+    def check(self, io: IOSpec, inputs: Sequence[InputProcessing], spec: DatasetSpec) -> None:
         """Check that there is an output with masks."""
         if not any(len(each.shape) in (3, 4, 5) for each in io.outputs):
             shapes = ", ".join(f"{each.name} {show_shape(each.shape)}" for each in io.outputs)
@@ -382,13 +388,13 @@ class MaskRCNNDecoder(FinishedBoxesDecoder):
                 f"{shapes}"
             )
 
-    def decode(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning] = ()) -> Batch:
+    def decode(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputProcessing] = ()) -> Batch:
         """Return ``masks`` or ``box_masks`` with ``boxes``, ``scores`` and ``class``, and the
         ``frame``.
         """
-        rest, masks = _parts(outputs)
-        pictures = self.selected(rest, io, inputs)
-        found = padded_boxes(pictures) | {"frame": frames(len(pictures), io, inputs)}
+        rest, masks = _split_masks(outputs)
+        pictures = self.select_boxes(rest, io, inputs)
+        found = pad_boxes(pictures) | {"frame": compute_frames(len(pictures), io, inputs)}
         chosen = np.zeros((*found["scores"].shape, *masks.shape[2:]), np.float32)
         for place, (which, *_) in enumerate(pictures):
             chosen[place, : len(which)] = masks[place][which]
@@ -404,7 +410,7 @@ class MaskRCNNDecoder(FinishedBoxesDecoder):
         return found | {"box_masks": chosen}
 
 
-def _parts(outputs: Batch) -> tuple[Batch, Array]:
+def _split_masks(outputs: Batch) -> tuple[Batch, Array]:
     """Return the outputs other than masks with an axis of pictures, and the masks ``(n, k, rows,
     columns)``.
     """
@@ -412,7 +418,7 @@ def _parts(outputs: Batch) -> tuple[Batch, Array]:
     rest = {other: each for other, each in outputs.items() if other != name}
     boxes = [each for each in rest.values() if each.ndim in (2, 3) and each.shape[-1] in (4, 5)]
     if not boxes:
-        raise _misfit(outputs)
+        raise _create_mismatch(outputs)
     if max(each.ndim for each in boxes) == 2:  # of one picture, without an axis of pictures
         rest, masks = {other: each[None] for other, each in rest.items()}, masks[None]
     if masks.ndim == 5 and 1 in (masks.shape[2], masks.shape[4]):
@@ -422,11 +428,11 @@ def _parts(outputs: Batch) -> tuple[Batch, Array]:
             rest |= {other: each[..., :4], f"{other} scores": each[..., 4]}
     counts = {each.shape[:2] for each in rest.values() if each.ndim > 1}
     if masks.ndim != 4 or counts != {masks.shape[:2]} or 0 in masks.shape[2:]:
-        raise _misfit(outputs)
+        raise _create_mismatch(outputs)
     return rest, masks
 
 
-def _misfit(outputs: Batch) -> SpecMismatch:
+def _create_mismatch(outputs: Batch) -> SpecMismatch:
     given = ", ".join(f"{name} {show_shape(each.shape)}" for name, each in outputs.items())
     return SpecMismatch(
         f"expected boxes (n, k, 4), classes and scores (n, k), and masks (n, k, rows, columns); "

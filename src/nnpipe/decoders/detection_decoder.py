@@ -10,15 +10,15 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.analysis.suppression import kept
+from nnpipe.analysis.suppression import non_maximum_suppression
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.layout import Shape
 from nnpipe.core.output_decoder import OutputDecoder
-from nnpipe.core.tensor_meaning import InputMeaning
+from nnpipe.core.tensor_metadata import InputProcessing
 from nnpipe.core.tensors import Batch, DatasetSpec, IOSpec, show_shape
-from nnpipe.decoders._input_frames import frames
-from nnpipe.decoders._input_frames import input_size as input_size
+from nnpipe.decoders._input_frames import compute_frames
+from nnpipe.decoders._input_frames import get_input_size as get_input_size
 from nnpipe.tasks.detection.task import Detection
 
 Array = npt.NDArray[Any]
@@ -45,7 +45,7 @@ class Candidates:
     classes: Array | None = None
 
 
-class Selected(NamedTuple):
+class SelectedBoxes(NamedTuple):
     """The boxes of a picture that a decoder selects, the most certain first.
 
     Attributes
@@ -68,8 +68,8 @@ class DetectionDecoder(OutputDecoder):
     """Base of decoders for detectors: it selects boxes by their scores, and suppresses those that
     overlap.
 
-    A subclass writes :meth:`candidates`.  For :meth:`check`, it may also write :meth:`class_count`.
-    """
+    A subclass writes :meth:`decode_candidates`.  For :meth:`check`, it may also write
+    :meth:`count_classes`."""
 
     abstract: ClassVar[bool] = True
     tasks: ClassVar[tuple[str, ...]] = (Detection.name,)
@@ -103,7 +103,9 @@ class DetectionDecoder(OutputDecoder):
     )
 
     @abstractmethod
-    def candidates(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning]) -> Candidates:
+    def decode_candidates(
+        self, outputs: Batch, io: IOSpec, inputs: Sequence[InputProcessing]
+    ) -> Candidates:
         """Return all boxes with their scores.
 
         Raises
@@ -112,25 +114,25 @@ class DetectionDecoder(OutputDecoder):
             If the outputs are not those of such a model; the message says what they should be.
         """
 
-    def class_count(self, io: IOSpec) -> int | None:
+    def count_classes(self, io: IOSpec) -> int | None:
         """Return how many classes a model with these outputs tells apart; ``None`` if its shapes
         do not tell.
         """
         return None
 
-    def check(self, io: IOSpec, inputs: Sequence[InputMeaning], spec: DatasetSpec) -> None:
+    def check(self, io: IOSpec, inputs: Sequence[InputProcessing], spec: DatasetSpec) -> None:
         """Check that the outputs have the right shapes, and the model as many classes as the
         data set.
         """
         try:
-            count = self.class_count(io)
+            count = self.count_classes(io)
         except SpecMismatch as error:
             raise ConfigError(str(error)) from None
         if count is not None and spec.class_names and count != len(spec.class_names):
             raise ConfigError(
-                f"{type(self).__name__} reads {count} classes from outputs of {_shapes(io)}, and "
-                f"the data set has {len(spec.class_names)}; it must name all classes of the model, "
-                f"in its order"
+                f"{type(self).__name__} reads {count} classes from outputs of "
+                f"{_format_shapes(io)}, and the data set has {len(spec.class_names)}; it must name "
+                f"all classes of the model, in its order"
             )
 
     def without_answer(self, outputs: Batch, samples: int) -> npt.NDArray[np.bool_]:
@@ -139,24 +141,30 @@ class DetectionDecoder(OutputDecoder):
         """
         return np.zeros(samples, np.bool_)
 
-    def decode(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning] = ()) -> Batch:
+    def decode(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputProcessing] = ()) -> Batch:
         """Return ``boxes``, ``scores`` and ``class`` of the selected boxes, and the ``frame`` of
         each picture.
         """
-        pictures = self.selected(outputs, io, inputs)
-        return padded_boxes(pictures) | {"frame": frames(len(pictures), io, inputs)}
+        pictures = self.select_boxes(outputs, io, inputs)
+        return pad_boxes(pictures) | {"frame": compute_frames(len(pictures), io, inputs)}
 
-    def selected(
-        self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning]
-    ) -> list[Selected]:
-        """Return the selected boxes of each picture; errors are those of :meth:`candidates`."""
-        found = self.candidates(outputs, io, inputs)
+    def select_boxes(
+        self, outputs: Batch, io: IOSpec, inputs: Sequence[InputProcessing]
+    ) -> list[SelectedBoxes]:
+        """Return the selected boxes of each picture; errors are those of
+        :meth:`decode_candidates`.
+        """
+        found = self.decode_candidates(outputs, io, inputs)
         return [
-            self._selected(boxes, scores, None if found.classes is None else found.classes[place])
+            self._select_picture_boxes(
+                boxes, scores, None if found.classes is None else found.classes[place]
+            )
             for place, (boxes, scores) in enumerate(zip(found.boxes, found.scores, strict=True))
         ]
 
-    def _selected(self, boxes: Array, scores: Array, classes: Array | None) -> Selected:
+    def _select_picture_boxes(
+        self, boxes: Array, scores: Array, classes: Array | None
+    ) -> SelectedBoxes:
         which = np.arange(len(boxes))
         if classes is None and self.per_box == "all":
             which, classes = np.nonzero(~(scores <= self.score_threshold))  # true of NaN, too
@@ -176,12 +184,14 @@ class DetectionDecoder(OutputDecoder):
             np.argsort(-np.where(finite, scores, np.inf)[usable], kind="stable")[:_MOST_CANDIDATES]
         ]
         if self.suppression == "outside" and len(order) and finite[order].all():
-            order = order[kept(boxes[order], scores[order], classes[order], self.overlap)]
+            order = order[
+                non_maximum_suppression(boxes[order], scores[order], classes[order], self.overlap)
+            ]
         order = order[: self.max_boxes]
-        return Selected(which[order], boxes[order], scores[order], classes[order])
+        return SelectedBoxes(which[order], boxes[order], scores[order], classes[order])
 
 
-def padded_boxes(pictures: Sequence[Selected]) -> dict[str, Array]:
+def pad_boxes(pictures: Sequence[SelectedBoxes]) -> dict[str, Array]:
     """Return ``boxes``, left, top, width and height, ``scores`` and ``class`` of all pictures,
     padded alike.
     """
@@ -197,14 +207,14 @@ def padded_boxes(pictures: Sequence[Selected]) -> dict[str, Array]:
     return {"boxes": boxes, "scores": scores, "class": classes}
 
 
-def corners(centre: Array, size: Array) -> Array:
+def compute_corners(centre: Array, size: Array) -> Array:
     """Return left, top, right and bottom of boxes, given x and y of their centres, and width and
     height.
     """
     return np.concatenate([centre - size / 2, centre + size / 2], axis=-1)
 
 
-def cells(rows: int, columns: int) -> npt.NDArray[np.float32]:
+def list_cells(rows: int, columns: int) -> npt.NDArray[np.float32]:
     """Return column and row of each cell of a grid, row by row; ``(rows * columns, 2)``."""
     found = np.stack(np.meshgrid(np.arange(columns), np.arange(rows)), axis=-1)
     return found.reshape(-1, 2).astype(np.float32)
@@ -216,7 +226,7 @@ def sigmoid(values: Array) -> Array:
     return found
 
 
-def only_output(outputs: Batch, io: IOSpec, rank: int, expected: str) -> Array:
+def get_only_output(outputs: Batch, io: IOSpec, rank: int, expected: str) -> Array:
     """Return the only output, or raise :class:`SpecMismatch` if there are several, or its rank
     differs.
     """
@@ -224,18 +234,18 @@ def only_output(outputs: Batch, io: IOSpec, rank: int, expected: str) -> Array:
         found: Array = next(iter(outputs.values()))
         if found.ndim == rank:
             return found
-    raise SpecMismatch(f"expected one output, {expected}; the model gives {_shapes(io)}")
+    raise SpecMismatch(f"expected one output, {expected}; the model gives {_format_shapes(io)}")
 
 
-def _shapes(io: IOSpec) -> str:
+def _format_shapes(io: IOSpec) -> str:
     return ", ".join(f"{spec.name} {show_shape(spec.shape)}" for spec in io.outputs)
 
 
-def only_shape(io: IOSpec, rank: int, expected: str) -> tuple[int | None, ...]:
-    """Return the shape of the only output; errors are those of :func:`only_output`."""
+def get_only_shape(io: IOSpec, rank: int, expected: str) -> tuple[int | None, ...]:
+    """Return the shape of the only output; errors are those of :func:`get_only_output`."""
     if len(io.outputs) == 1 and len(io.outputs[0].shape) == rank:
         return io.outputs[0].shape
-    raise SpecMismatch(f"expected one output, {expected}; the model gives {_shapes(io)}")
+    raise SpecMismatch(f"expected one output, {expected}; the model gives {_format_shapes(io)}")
 
 
 BoxOrder = Literal["tlbr", "ltrb", "ltwh", "centre"]
@@ -245,7 +255,7 @@ ORDERS = (
 )
 
 
-def boxes_and_scores(shapes: Mapping[str, Shape]) -> tuple[str, str] | None:
+def find_box_outputs(shapes: Mapping[str, Shape]) -> tuple[str, str] | None:
     """Return the names of the outputs with boxes and with scores of classes; ``None`` if they
     cannot be told.
 
@@ -261,7 +271,7 @@ def boxes_and_scores(shapes: Mapping[str, Shape]) -> tuple[str, str] | None:
     return boxes, next(name for name in shapes if name != boxes)
 
 
-def activated(scores: Array, activation: Literal["sigmoid", "softmax", "none"]) -> Array:
+def apply_activation(scores: Array, activation: Literal["sigmoid", "softmax", "none"]) -> Array:
     """Return scores as probabilities."""
     scores = scores.astype(np.float32)
     if activation == "sigmoid":
@@ -272,12 +282,12 @@ def activated(scores: Array, activation: Literal["sigmoid", "softmax", "none"]) 
     return scores
 
 
-def corners_in_shares(
+def normalize_boxes(
     boxes: Array,
     order: BoxOrder,
     coordinates: Literal["pixels", "shares"],
     io: IOSpec,
-    inputs: Sequence[InputMeaning],
+    inputs: Sequence[InputProcessing],
 ) -> Array:
     """Return left, top, right and bottom of boxes, in shares of the input's size."""
     boxes = boxes.astype(np.float32)
@@ -286,8 +296,8 @@ def corners_in_shares(
     elif order == "ltwh":
         boxes = np.concatenate([boxes[..., :2], boxes[..., :2] + boxes[..., 2:]], axis=-1)
     elif order == "centre":
-        boxes = corners(boxes[..., :2], boxes[..., 2:])
+        boxes = compute_corners(boxes[..., :2], boxes[..., 2:])
     if coordinates == "pixels":
-        height, width = input_size(io, inputs)
+        height, width = get_input_size(io, inputs)
         boxes = boxes / np.array([width, height, width, height], np.float32)
     return boxes

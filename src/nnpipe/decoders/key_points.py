@@ -10,10 +10,10 @@ import numpy as np
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.output_decoder import OutputDecoder
-from nnpipe.core.tensor_meaning import InputMeaning
+from nnpipe.core.tensor_metadata import InputProcessing
 from nnpipe.core.tensors import Batch, DatasetSpec, IOSpec, show_shape
-from nnpipe.decoders._input_frames import frames, input_size
-from nnpipe.decoders.detection_decoder import only_output, only_shape
+from nnpipe.decoders._input_frames import compute_frames, get_input_size
+from nnpipe.decoders.detection_decoder import get_only_output, get_only_shape
 from nnpipe.tasks.pose.task import Pose
 
 _EXPECTED = "(n, rows, columns, points) or (n, points, rows, columns)"
@@ -38,9 +38,9 @@ class HeatMapDecoder(OutputDecoder):
         True, help="whether points are moved by a quarter of a cell towards the greater neighbour"
     )
 
-    def check(self, io: IOSpec, inputs: Sequence[InputMeaning], spec: DatasetSpec) -> None:
+    def check(self, io: IOSpec, inputs: Sequence[InputProcessing], spec: DatasetSpec) -> None:
         """Check that there are as many heat maps as key points in the data set."""
-        known = only_shape(io, 4, _EXPECTED)[3 if self.maps == "last" else 1]
+        known = get_only_shape(io, 4, _EXPECTED)[3 if self.maps == "last" else 1]
         if known not in (None, len(spec.class_names)) and spec.class_names:
             other = "first" if self.maps == "last" else "last"
             raise ConfigError(
@@ -48,9 +48,9 @@ class HeatMapDecoder(OutputDecoder):
                 f"key points; perhaps --decoder-options maps={other}"
             )
 
-    def decode(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning] = ()) -> Batch:
+    def decode(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputProcessing] = ()) -> Batch:
         """Return ``points`` of one person in each picture, and ``frame``."""
-        output = only_output(outputs, io, 4, _EXPECTED).astype(np.float32)
+        output = get_only_output(outputs, io, 4, _EXPECTED).astype(np.float32)
         maps = output.transpose(0, 3, 1, 2) if self.maps == "last" else output
         count, number, rows, columns = maps.shape
         flat = maps.reshape(count, number, rows * columns)
@@ -75,7 +75,7 @@ class HeatMapDecoder(OutputDecoder):
             )
         scores = np.take_along_axis(flat, best[..., None], axis=2)
         points = np.concatenate([place / np.array([columns, rows], np.float32), scores], axis=-1)
-        return {"points": points[:, None], "frame": frames(count, io, inputs)}
+        return {"points": points[:, None], "frame": compute_frames(count, io, inputs)}
 
 
 _BOX = 5  # numbers behind the points: top, left, bottom, right and score
@@ -97,7 +97,7 @@ class MoveNetDecoder(OutputDecoder):
     )
     score_threshold: float = argument(0.0, help="least score of a person", minimum=0.0, maximum=1.0)
 
-    def check(self, io: IOSpec, inputs: Sequence[InputMeaning], spec: DatasetSpec) -> None:
+    def check(self, io: IOSpec, inputs: Sequence[InputProcessing], spec: DatasetSpec) -> None:
         """Check that there is one such output, and as many key points as in the data set."""
         shape = io.outputs[0].shape
         if len(io.outputs) != 1 or len(shape) not in (3, 4):
@@ -105,17 +105,20 @@ class MoveNetDecoder(OutputDecoder):
                 f"{type(self).__name__} reads one output (n, persons, points, 3), not "
                 f"{show_shape(shape)}"
             )
-        if (known := _points(shape)) not in (None, len(spec.class_names)) and spec.class_names:
+        if (known := _count_points(shape)) not in (
+            None,
+            len(spec.class_names),
+        ) and spec.class_names:
             raise ConfigError(
                 f"the model gives {known} key points, and the data set has {len(spec.class_names)}"
             )
 
-    def decode(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning] = ()) -> Batch:
+    def decode(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputProcessing] = ()) -> Batch:
         """Return ``points``, ``scores`` and ``count`` of each picture, most certain persons
         first, and ``frame``.
         """
         output = outputs[io.outputs[0].name].astype(np.float32)
-        if output.ndim not in (3, 4) or (number := _points(output.shape)) is None:
+        if output.ndim not in (3, 4) or (number := _count_points(output.shape)) is None:
             raise SpecMismatch(f"expected (n, persons, points, 3); the model gives {output.shape}")
         if output.ndim == 4 or output.shape[-1] == 3:
             points = output if output.ndim == 4 else output[:, None]
@@ -126,7 +129,7 @@ class MoveNetDecoder(OutputDecoder):
         if self.order == "yx":
             points = points[..., [1, 0, 2]]
         if self.coordinates == "pixels":
-            height, width = input_size(io, inputs)
+            height, width = get_input_size(io, inputs)
             points = (points / np.array([width, height, 1])).astype(np.float32)
         order = np.argsort(-scores, axis=1, kind="stable")
         scores = np.take_along_axis(scores, order, axis=1)
@@ -134,11 +137,11 @@ class MoveNetDecoder(OutputDecoder):
             "points": np.take_along_axis(points, order[..., None, None], axis=1),
             "scores": scores,
             "count": (scores >= self.score_threshold).sum(axis=1).astype(np.int64),
-            "frame": frames(len(points), io, inputs),
+            "frame": compute_frames(len(points), io, inputs),
         }
 
 
-def _points(shape: Sequence[int | None]) -> int | None:
+def _count_points(shape: Sequence[int | None]) -> int | None:
     """Return the number of key points of an output of this shape; ``None`` if it has another
     form.
     """

@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ConfigError, SpecMismatch
-from nnpipe.core.image_conversion import resized
+from nnpipe.core.image_conversion import resize_images
 from nnpipe.core.output_decoder import INPUT, OutputDecoder
-from nnpipe.core.tensor_meaning import InputMeaning
+from nnpipe.core.tensor_metadata import InputProcessing
 from nnpipe.core.tensors import Batch, DatasetSpec, IOSpec, TensorSpec, show_shape
-from nnpipe.decoders._input_frames import channels_first, frames, input_size
+from nnpipe.decoders._input_frames import compute_frames, get_input_size, is_channels_first
 from nnpipe.tasks.anomaly_map.task import AnomalyMaps
-from nnpipe.tasks.frames import frame
+from nnpipe.tasks.frames import create_frames
 from nnpipe.tasks.segmentation.task import Segmentation
 
 
@@ -60,9 +60,9 @@ class SegmentationDecoder(OutputDecoder):
         ),
     )
 
-    def check(self, io: IOSpec, inputs: Sequence[InputMeaning], spec: DatasetSpec) -> None:
+    def check(self, io: IOSpec, inputs: Sequence[InputProcessing], spec: DatasetSpec) -> None:
         """Check that there is such an output, and that its classes are those of the data set."""
-        output = self._chosen(io)
+        output = self._find_output(io)
         shape = output.shape
         if len(shape) not in (3, 4):
             raise ConfigError(
@@ -81,7 +81,7 @@ class SegmentationDecoder(OutputDecoder):
         )
         if scored and known and len(shape) == 4:
             try:
-                count = shape[self._axis(shape, input_size(io, inputs))]
+                count = shape[self._find_class_axis(shape, get_input_size(io, inputs))]
             except SpecMismatch as error:
                 raise ConfigError(str(error)) from None
             wanted = known if self.class_numbers is None else len(self.class_numbers)
@@ -93,17 +93,21 @@ class SegmentationDecoder(OutputDecoder):
                     f"number of each of them"
                 )
 
-    def decode(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning] = ()) -> Batch:
+    def decode(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputProcessing] = ()) -> Batch:
         """Return ``"mask"``, class numbers ``(n, height, width)`` of the input's size, and
         ``"frame"``.
         """
-        output = outputs[self._chosen(io).name]
+        output = outputs[self._find_output(io).name]
         if output.ndim not in (3, 4):
             raise SpecMismatch(
                 f"expected masks (n, height, width) or scores; the model gives {output.shape}"
             )
         scored = _is_score(output.dtype.name) if self.scores == "auto" else self.scores != "none"
-        mask = self._of_scores(output, input_size(io, inputs)) if scored else _without_axis(output)
+        mask = (
+            self._classify_pixels(output, get_input_size(io, inputs))
+            if scored
+            else _remove_unit_axis(output)
+        )
         if mask.dtype.kind not in "iu":
             mask = np.rint(mask).astype(np.int64)
         if self.class_numbers is not None:
@@ -113,20 +117,22 @@ class SegmentationDecoder(OutputDecoder):
                     f"class_numbers has {len(self.class_numbers)} numbers, for classes from 0"
                 )
             mask = np.array(self.class_numbers, np.int64)[mask]
-        return {"mask": mask, "frame": frames(len(mask), io, inputs)}
+        return {"mask": mask, "frame": compute_frames(len(mask), io, inputs)}
 
-    def _of_scores(self, output: npt.NDArray[Any], size: tuple[int, int]) -> npt.NDArray[np.int64]:
+    def _classify_pixels(
+        self, output: npt.NDArray[Any], size: tuple[int, int]
+    ) -> npt.NDArray[np.int64]:
         """Return the class with the greatest score of each pixel; a picture at a time, since
         scores may be large.
         """
         if output.ndim == 3:
             output = output[..., None]
-        if self._axis(output.shape, size) == 1:
+        if self._find_class_axis(output.shape, size) == 1:
             output = output.transpose(0, 2, 3, 1)
         masks = []
         for scores in output:
             if self.enlarge == "scores" and scores.shape[:2] != size:
-                scores = resized(scores[None], *size)[0]
+                scores = resize_images(scores[None], *size)[0]
             masks.append(
                 scores[..., 0] > self.threshold if scores.shape[2] == 1 else scores.argmax(axis=2)
             )
@@ -136,7 +142,7 @@ class SegmentationDecoder(OutputDecoder):
             else np.zeros((0, *size), int)
         )
 
-    def _axis(self, shape: Sequence[int | None], size: tuple[int, int]) -> int:
+    def _find_class_axis(self, shape: Sequence[int | None], size: tuple[int, int]) -> int:
         """Return the axis of classes, 1 or 3: with it, the other two have the aspect ratio of
         the input.
         """
@@ -151,7 +157,7 @@ class SegmentationDecoder(OutputDecoder):
             return min(misfits, key=misfits.__getitem__)
         return 1 if first < last else 3
 
-    def _chosen(self, io: IOSpec) -> TensorSpec:
+    def _find_output(self, io: IOSpec) -> TensorSpec:
         names = [spec.name for spec in io.outputs]
         if self.output is None and len(names) == 1:
             return io.outputs[0]
@@ -168,7 +174,7 @@ def _is_score(dtype: str) -> bool:
     return dtype.startswith(("float", "bfloat"))
 
 
-def _without_axis(output: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _remove_unit_axis(output: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return class numbers ``(n, height, width)``, without an axis of length 1."""
     if output.ndim == 3:
         return output
@@ -204,25 +210,29 @@ class AnomalyMapDecoder(OutputDecoder):
         help="name of the output with the score of a picture; by default the one named ...score",
     )
 
-    def check(self, io: IOSpec, inputs: Sequence[InputMeaning], spec: DatasetSpec) -> None:
+    def check(self, io: IOSpec, inputs: Sequence[InputProcessing], spec: DatasetSpec) -> None:
         """Check that there is an output with the map."""
         try:
-            self._chosen({each.name: each.shape for each in io.outputs})
+            self._find_outputs({each.name: each.shape for each in io.outputs})
         except SpecMismatch as error:
             raise ConfigError(str(error)) from None
 
-    def decode(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning] = ()) -> Batch:
+    def decode(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputProcessing] = ()) -> Batch:
         """Return ``"map"``, ``(n, rows, columns)``, perhaps ``"score"``, ``(n,)``, and
         ``"frame"``.
         """
-        named, scored = self._chosen({name: each.shape for name, each in outputs.items()})
+        named, scored = self._find_outputs({name: each.shape for name, each in outputs.items()})
         found = outputs[named]
         if found.ndim == 4:
             found = found[:, 0] if found.shape[1] == 1 else found[..., 0]
         score = {} if scored is None else {"score": outputs[scored].reshape(len(found))}
-        return {"map": found.astype(np.float32), **score, "frame": frames(len(found), io, inputs)}
+        return {
+            "map": found.astype(np.float32),
+            **score,
+            "frame": compute_frames(len(found), io, inputs),
+        }
 
-    def _chosen(self, shapes: dict[str, tuple[int | None, ...]]) -> tuple[str, str | None]:
+    def _find_outputs(self, shapes: dict[str, tuple[int | None, ...]]) -> tuple[str, str | None]:
         """Return the names of the outputs with the map and, if there is one, with the score."""
         maps = {
             name: shape
@@ -271,7 +281,7 @@ class ReconstructionErrorDecoder(OutputDecoder):
         "mean", help="how the differences of a sample's numbers become one"
     )
 
-    def check(self, io: IOSpec, inputs: Sequence[InputMeaning], spec: DatasetSpec) -> None:
+    def check(self, io: IOSpec, inputs: Sequence[InputProcessing], spec: DatasetSpec) -> None:
         """Check that the model has one input and one output of the same number of elements."""
         if len(io.inputs) != 1 or len(io.outputs) != 1:
             given, found = (
@@ -289,7 +299,7 @@ class ReconstructionErrorDecoder(OutputDecoder):
                 f"in size"
             )
 
-    def decode(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning] = ()) -> Batch:
+    def decode(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputProcessing] = ()) -> Batch:
         """Return ``"score"``, ``(n,)`` float64.
 
         Of images that are reconstructed in their own shape also ``"map"``, ``(n, height, width)``
@@ -313,10 +323,10 @@ class ReconstructionErrorDecoder(OutputDecoder):
             None,
         )
         if meaning is not None and given.ndim == 4 and given.shape == found.shape:
-            axis = 1 if channels_first(io.inputs[0], meaning) else 3
+            axis = 1 if is_channels_first(io.inputs[0], meaning) else 3
             pixels = parts.reshape(found.shape).mean(axis=axis).astype(np.float32)
             decoded |= {
                 "map": pixels,
-                "frame": frame(count, pixels.shape[1], pixels.shape[2], meaning.fit),
+                "frame": create_frames(count, pixels.shape[1], pixels.shape[2], meaning.fit),
             }
         return decoded

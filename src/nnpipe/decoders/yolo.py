@@ -11,19 +11,19 @@ import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ConfigError, SpecMismatch
-from nnpipe.core.tensor_meaning import InputMeaning
+from nnpipe.core.tensor_metadata import InputProcessing
 from nnpipe.core.tensors import Batch, DatasetSpec, IOSpec, show_shape
-from nnpipe.decoders._input_frames import frames
+from nnpipe.decoders._input_frames import compute_frames
 from nnpipe.decoders.detection_decoder import (
     Array,
     Candidates,
     DetectionDecoder,
-    cells,
-    corners,
-    input_size,
-    only_output,
-    only_shape,
-    padded_boxes,
+    compute_corners,
+    get_input_size,
+    get_only_output,
+    get_only_shape,
+    list_cells,
+    pad_boxes,
     sigmoid,
 )
 from nnpipe.tasks.instance_segmentation.task import InstanceSegmentation
@@ -54,31 +54,33 @@ class YOLODecoder(DetectionDecoder):
         ),
     )
 
-    def class_count(self, io: IOSpec) -> int | None:
+    def count_classes(self, io: IOSpec) -> int | None:
         """Return the number of values of a box without coordinates and objectness."""
-        _, one, other = only_shape(io, 3, _EXPECTED)
+        _, one, other = get_only_shape(io, 3, _EXPECTED)
         return None if one is None or other is None else min(one, other) - 4 - self.objectness
 
-    def check(self, io: IOSpec, inputs: Sequence[InputMeaning], spec: DatasetSpec) -> None:
+    def check(self, io: IOSpec, inputs: Sequence[InputProcessing], spec: DatasetSpec) -> None:
         """Check the number of classes, and hint at the objectness if that makes the difference."""
         try:
             super().check(io, inputs, spec)
         except ConfigError as error:
             other = "false" if self.objectness else "true"
-            if self.class_count(io) == len(spec.class_names) + (-1 if self.objectness else 1):
+            if self.count_classes(io) == len(spec.class_names) + (-1 if self.objectness else 1):
                 raise ConfigError(
                     f"{error}; or give --decoder-options objectness={other}"
                 ) from None
             raise
 
-    def candidates(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning]) -> Candidates:
+    def decode_candidates(
+        self, outputs: Batch, io: IOSpec, inputs: Sequence[InputProcessing]
+    ) -> Candidates:
         """Return all boxes."""
-        output = only_output(outputs, io, 3, _EXPECTED).astype(np.float32)
+        output = get_only_output(outputs, io, 3, _EXPECTED).astype(np.float32)
         if output.shape[1] < output.shape[2]:
             output = output.transpose(0, 2, 1)
-        boxes = corners(output[..., :2], output[..., 2:4])
+        boxes = compute_corners(output[..., :2], output[..., 2:4])
         if self.coordinates == "pixels":
-            height, width = input_size(io, inputs)
+            height, width = get_input_size(io, inputs)
             boxes = boxes / np.array([width, height, width, height], np.float32)
         scores = output[..., 5:] * output[..., 4:5] if self.objectness else output[..., 4:]
         return Candidates(boxes, scores)
@@ -129,28 +131,30 @@ class YOLOHeadsDecoder(DetectionDecoder):
         ):
             raise ConfigError("anchors are pairs of width and height, for versions 3 to 7")
 
-    def class_count(self, io: IOSpec) -> int | None:
+    def count_classes(self, io: IOSpec) -> int | None:
         """Return the number of classes that the shapes tell."""
         shapes = [spec.shape for spec in io.outputs]
         if any(len(shape) not in (4, 5) for shape in shapes) or not shapes:
-            raise self._misfit(shapes)
+            raise self._create_mismatch(shapes)
         if any(None in shape[1:] for shape in shapes):
             return None
-        return self._arranged(
+        return self._arrange_heads(
             [np.broadcast_to(np.float32(0), (1, *(int(n or 1) for n in s[1:]))) for s in shapes]
         )[1]
 
-    def candidates(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning]) -> Candidates:
+    def decode_candidates(
+        self, outputs: Batch, io: IOSpec, inputs: Sequence[InputProcessing]
+    ) -> Candidates:
         """Return the boxes of all cells and anchors."""
-        heads, _ = self._arranged([output.astype(np.float32) for output in outputs.values()])
-        height, width = input_size(io, inputs)
+        heads, _ = self._arrange_heads([output.astype(np.float32) for output in outputs.values()])
+        height, width = get_input_size(io, inputs)
         extent = np.array([width, height], np.float32)
-        anchors = self._anchors(len(heads))
+        anchors = self._get_anchors(len(heads))
         boxes, scores = [], []
         for number, head in enumerate(heads):  # (n, rows, columns, anchors, values)
             count, rows, columns = head.shape[:3]
             steps = extent / np.array([columns, rows], np.float32)
-            place = cells(rows, columns).reshape(rows, columns, 1, 2)
+            place = list_cells(rows, columns).reshape(rows, columns, 1, 2)
             if self.version == "v8":
                 bins = head[..., : 4 * _BINS].reshape(*head.shape[:-1], 4, _BINS)
                 odds = np.exp(bins - bins.max(axis=-1, keepdims=True))
@@ -172,13 +176,15 @@ class YOLOHeadsDecoder(DetectionDecoder):
     def _from_anchors(self, head: Array, place: Array, steps: Array, anchors: Array) -> Array:
         if self.version in ("v3", "v4"):
             with np.errstate(over="ignore"):  # boxes without end are dropped
-                return corners(
+                return compute_corners(
                     (sigmoid(head[..., :2]) + place) * steps, np.exp(head[..., 2:4]) * anchors
                 )
         inner = 2 * sigmoid(head[..., :4])
-        return corners((inner[..., :2] - 0.5 + place) * steps, inner[..., 2:] ** 2 * anchors)
+        return compute_corners(
+            (inner[..., :2] - 0.5 + place) * steps, inner[..., 2:] ** 2 * anchors
+        )
 
-    def _anchors(self, grids: int) -> Array:
+    def _get_anchors(self, grids: int) -> Array:
         """Return the anchors of each grid, ``(grids, anchors, 2)``."""
         if self.version == "v8":
             return np.zeros((grids, 1, 2), np.float32)
@@ -190,27 +196,27 @@ class YOLOHeadsDecoder(DetectionDecoder):
             )
         return given.reshape(grids, -1, 2)
 
-    def _arranged(self, outputs: Sequence[Array]) -> tuple[list[Array], int]:
+    def _arrange_heads(self, outputs: Sequence[Array]) -> tuple[list[Array], int]:
         """Return the heads as ``(n, rows, columns, anchors, values)``, finest first, and the
         number of classes.
         """
-        each = self._anchors(len(outputs)).shape[1]
+        each = self._get_anchors(len(outputs)).shape[1]
         own = 4 * _BINS if self.version == "v8" else 5
         heads = []
         if len({output.ndim for output in outputs}) == 1 and outputs[0].ndim in (4, 5):
             for axis in (1, -1):
                 if len({output.shape[axis] for output in outputs}) == 1:
-                    heads = [_last(output, axis, each, own) for output in outputs]
+                    heads = [_reshape_head(output, axis, each, own) for output in outputs]
                     break
         classes = {None if head is None else head.shape[-1] - own for head in heads}
         count = classes.pop() if len(classes) == 1 else None
         if count is None or count < 1:
-            raise self._misfit([output.shape for output in outputs])
+            raise self._create_mismatch([output.shape for output in outputs])
         return sorted(
             (head for head in heads if head is not None), key=lambda head: -head.shape[1]
         ), count
 
-    def _misfit(self, shapes: Sequence[tuple[int | None, ...]]) -> SpecMismatch:
+    def _create_mismatch(self, shapes: Sequence[tuple[int | None, ...]]) -> SpecMismatch:
         return SpecMismatch(
             f"the outputs {', '.join(map(show_shape, shapes))} are not the heads of "
             f"YOLO{self.version}; if boxes are "
@@ -218,7 +224,7 @@ class YOLOHeadsDecoder(DetectionDecoder):
         )
 
 
-def _last(output: Array, axis: int, anchors: int, own: int) -> Array | None:
+def _reshape_head(output: Array, axis: int, anchors: int, own: int) -> Array | None:
     """Return a head as ``(n, rows, columns, anchors, values)``; ``None`` if it has another
     number of anchors.
     """
@@ -249,32 +255,34 @@ class YOLOMasksDecoder(YOLODecoder):
         100, help="greatest number of masks in a picture, the most certain ones", minimum=1
     )
 
-    def class_count(self, io: IOSpec) -> int | None:
+    def count_classes(self, io: IOSpec) -> int | None:
         """Return the number of values of a box without coordinates, objectness and weights of
         prototypes.
         """
         shapes = {spec.name: spec.shape for spec in io.outputs}
-        flat, prototypes = _named(shapes)
+        flat, prototypes = _find_outputs(shapes)
         _, one, other = shapes[flat]
-        number = shapes[prototypes][_axis(shapes[prototypes])]
+        number = shapes[prototypes][_find_prototype_axis(shapes[prototypes])]
         return (
             None
             if one is None or other is None or number is None
             else min(one, other) - 4 - self.objectness - number
         )
 
-    def candidates(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning]) -> Candidates:
+    def decode_candidates(
+        self, outputs: Batch, io: IOSpec, inputs: Sequence[InputProcessing]
+    ) -> Candidates:
         """Return all boxes."""
-        values, prototypes = _parts(outputs)
-        return super().candidates({"boxes": values[..., : -prototypes.shape[1]]}, io, inputs)
+        values, prototypes = _split_outputs(outputs)
+        return super().decode_candidates({"boxes": values[..., : -prototypes.shape[1]]}, io, inputs)
 
-    def decode(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning] = ()) -> Batch:
+    def decode(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputProcessing] = ()) -> Batch:
         """Return ``masks``, ``boxes``, ``scores`` and ``class`` of the selected things, and the
         ``frame``.
         """
-        values, prototypes = _parts(outputs)
-        pictures = self.selected(outputs, io, inputs)
-        found = padded_boxes(pictures)
+        values, prototypes = _split_outputs(outputs)
+        pictures = self.select_boxes(outputs, io, inputs)
+        found = pad_boxes(pictures)
         masks = np.zeros((*found["scores"].shape, *prototypes.shape[2:]), np.float32)
         for place, (which, *_) in enumerate(pictures):
             weights = values[place, which, -prototypes.shape[1] :].astype(np.float32)
@@ -282,23 +290,23 @@ class YOLOMasksDecoder(YOLODecoder):
             masks[place, : len(which)] = (
                 np.tensordot(weights, prototypes[place].astype(np.float32), 1) + 0.5
             )
-        return found | {"masks": masks, "frame": frames(len(pictures), io, inputs)}
+        return found | {"masks": masks, "frame": compute_frames(len(pictures), io, inputs)}
 
 
-def _parts(outputs: Batch) -> tuple[Array, Array]:
+def _split_outputs(outputs: Batch) -> tuple[Array, Array]:
     """Return the values of boxes, ``(n, boxes, values)``, and prototypes, ``(n, prototypes,
     rows, columns)``.
     """
-    flat, named = _named({name: each.shape for name, each in outputs.items()})
+    flat, named = _find_outputs({name: each.shape for name, each in outputs.items()})
     values, prototypes = outputs[flat], outputs[named]
     if values.shape[1] < values.shape[2]:
         values = values.transpose(0, 2, 1)
-    if _axis(prototypes.shape) == 3:
+    if _find_prototype_axis(prototypes.shape) == 3:
         prototypes = prototypes.transpose(0, 3, 1, 2)
     return values, prototypes
 
 
-def _named(shapes: dict[str, tuple[int | None, ...]]) -> tuple[str, str]:
+def _find_outputs(shapes: dict[str, tuple[int | None, ...]]) -> tuple[str, str]:
     """Return the names of the outputs with boxes and with prototypes."""
     flat = [name for name, shape in shapes.items() if len(shape) == 3]
     prototypes = [name for name, shape in shapes.items() if len(shape) == 4]
@@ -311,7 +319,7 @@ def _named(shapes: dict[str, tuple[int | None, ...]]) -> tuple[str, str]:
     return flat[0], prototypes[0]
 
 
-def _axis(shape: Sequence[int | None]) -> int:
+def _find_prototype_axis(shape: Sequence[int | None]) -> int:
     """Return the axis of prototypes, of which there are fewer than rows or columns of their
     cells.
     """
@@ -334,16 +342,18 @@ class YOLOXDecoder(DetectionDecoder):
         (8, 16, 32), help="pixels between the cells of each grid", minimum=1
     )
 
-    def class_count(self, io: IOSpec) -> int | None:
+    def count_classes(self, io: IOSpec) -> int | None:
         """Return the number of values of a cell without box and objectness."""
-        values = only_shape(io, 3, _YOLOX_EXPECTED)[2]
+        values = get_only_shape(io, 3, _YOLOX_EXPECTED)[2]
         return None if values is None else values - 5
 
-    def candidates(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning]) -> Candidates:
+    def decode_candidates(
+        self, outputs: Batch, io: IOSpec, inputs: Sequence[InputProcessing]
+    ) -> Candidates:
         """Return the box of each cell."""
-        output = only_output(outputs, io, 3, _YOLOX_EXPECTED).astype(np.float32)
-        height, width = input_size(io, inputs)
-        grids = [(cells(height // stride, width // stride), stride) for stride in self.strides]
+        output = get_only_output(outputs, io, 3, _YOLOX_EXPECTED).astype(np.float32)
+        height, width = get_input_size(io, inputs)
+        grids = [(list_cells(height // stride, width // stride), stride) for stride in self.strides]
         cell = np.concatenate([each for each, _ in grids])
         stride = np.concatenate([np.full((len(each), 1), step, np.float32) for each, step in grids])
         if output.shape[1] != len(cell):
@@ -356,7 +366,7 @@ class YOLOXDecoder(DetectionDecoder):
         with np.errstate(over="ignore"):  # boxes without end are dropped
             size = np.exp(output[..., 2:4]) * stride / extent
         centre = (output[..., :2] + cell) * stride / extent
-        return Candidates(corners(centre, size), output[..., 4:5] * output[..., 5:])
+        return Candidates(compute_corners(centre, size), output[..., 4:5] * output[..., 5:])
 
 
 _FASTESTDET_EXPECTED = "(n, 5 + classes, rows, columns), of FastestDet"
@@ -379,18 +389,20 @@ class FastestDetDecoder(DetectionDecoder):
         maximum=1.0,
     )
 
-    def class_count(self, io: IOSpec) -> int | None:
+    def count_classes(self, io: IOSpec) -> int | None:
         """Return the number of channels without objectness and box."""
-        channels = only_shape(io, 4, _FASTESTDET_EXPECTED)[1]
+        channels = get_only_shape(io, 4, _FASTESTDET_EXPECTED)[1]
         return None if channels is None else channels - 5
 
-    def candidates(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning]) -> Candidates:
+    def decode_candidates(
+        self, outputs: Batch, io: IOSpec, inputs: Sequence[InputProcessing]
+    ) -> Candidates:
         """Return the box of each cell."""
-        output = only_output(outputs, io, 4, _FASTESTDET_EXPECTED).astype(np.float32)
+        output = get_only_output(outputs, io, 4, _FASTESTDET_EXPECTED).astype(np.float32)
         count, channels, rows, columns = output.shape
         flat = output.reshape(count, channels, rows * columns).transpose(0, 2, 1)
-        centre = (np.tanh(flat[..., 1:3]) + cells(rows, columns)) / np.array(
+        centre = (np.tanh(flat[..., 1:3]) + list_cells(rows, columns)) / np.array(
             [columns, rows], np.float32
         )
         scores = np.clip(flat[..., :1], 0, None) ** 0.6 * np.clip(flat[..., 5:], 0, None) ** 0.4
-        return Candidates(corners(centre, sigmoid(flat[..., 3:5])), scores)
+        return Candidates(compute_corners(centre, sigmoid(flat[..., 3:5])), scores)

@@ -29,7 +29,7 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ComponentNotFound, ConfigError, NNPipeError
 from nnpipe.core.files import write_text
-from nnpipe.core.messages import nearest
+from nnpipe.core.messages import suggest_name
 from nnpipe.experiment.module import Stateful
 from nnpipe.experiment.settings import override, read_settings
 
@@ -52,7 +52,7 @@ class Configuration:
 
     def __init__(self, tree: Mapping[str, Any]) -> None:
         check_call(Configuration, locals())
-        self._tree: dict[str, Any] = _plain(tree, "configuration")
+        self._tree: dict[str, Any] = _to_plain(tree, "configuration")
 
     @classmethod
     def read(cls, path: str | Path) -> Configuration:
@@ -71,7 +71,7 @@ class Configuration:
             text = yaml.safe_dump(self._tree, sort_keys=False, allow_unicode=True)
         write_text(path, text)
 
-    def changed(self, *changes: str) -> Configuration:
+    def with_changes(self, *changes: str) -> Configuration:
         """Return a copy with changes such as ``optimiser.arguments.lr=0.01``."""
         return Configuration(override(self._tree, changes))
 
@@ -105,13 +105,14 @@ class Configuration:
             message names the place.
         """
         order = graphlib.TopologicalSorter(
-            {name: set(_references(node)) for name, node in self._tree.items()}
+            {name: set(_iterate_references(node)) for name, node in self._tree.items()}
         )
         for name, node in self._tree.items():
-            for wanted in _references(node):
+            for wanted in _iterate_references(node):
                 if wanted not in self._tree:
                     raise ConfigError(
-                        f"{name}: nothing is called {wanted!r}{nearest(wanted, self._tree) or ''}"
+                        f"{name}: nothing is called "
+                        f"{wanted!r}{suggest_name(wanted, self._tree) or ''}"
                     )
         try:
             names = list(order.static_order())
@@ -121,54 +122,54 @@ class Configuration:
             ) from None
         made: dict[str, Any] = {}
         for name in names:
-            made[name] = _built(self._tree[name], name, made)
+            made[name] = _build_node(self._tree[name], name, made)
         return {name: made[name] for name in self._tree}
 
 
-def _plain(value: Any, place: str) -> Any:
+def _to_plain(value: Any, place: str) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (list, tuple)):
-        return [_plain(item, f"{place}.{number}") for number, item in enumerate(value)]
+        return [_to_plain(item, f"{place}.{number}") for number, item in enumerate(value)]
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
                 raise ConfigError(f"{place}: names are texts, not {key!r}")
-        return {key: _plain(item, f"{place}.{key}") for key, item in value.items()}
+        return {key: _to_plain(item, f"{place}.{key}") for key, item in value.items()}
     raise ConfigError(f"{place}: a configuration cannot hold {type(value).__name__}")
 
 
-def _references(node: Any) -> Iterator[str]:
+def _iterate_references(node: Any) -> Iterator[str]:
     if isinstance(node, dict):
         if _is_reference(node):
             yield node["reference"].partition(".")[0]
         else:
             for item in node.values():
-                yield from _references(item)
+                yield from _iterate_references(item)
     elif isinstance(node, list):
         for item in node:
-            yield from _references(item)
+            yield from _iterate_references(item)
 
 
 def _is_reference(node: dict[str, Any]) -> bool:
     return isinstance(node.get("reference"), str) and set(node) <= _REFERENCE
 
 
-def _built(node: Any, place: str, made: Mapping[str, Any]) -> Any:
+def _build_node(node: Any, place: str, made: Mapping[str, Any]) -> Any:
     if isinstance(node, list):
-        return [_built(item, f"{place}.{number}", made) for number, item in enumerate(node)]
+        return [_build_node(item, f"{place}.{number}", made) for number, item in enumerate(node)]
     if not isinstance(node, dict):
         return node
     if _is_reference(node):
-        return _referred(node, place, made)
+        return _resolve_reference(node, place, made)
     if "class" not in node:
-        return {name: _built(item, f"{place}.{name}", made) for name, item in node.items()}
+        return {name: _build_node(item, f"{place}.{name}", made) for name, item in node.items()}
     unknown = sorted(set(node) - _NODE)
     if unknown:
         raise ConfigError(f"{place}: a node has class and arguments, not {', '.join(unknown)}")
-    cls = _class_of(node["class"], place)
+    cls = _import_class(node["class"], place)
     given = node.get("arguments")
-    arguments = _built({} if given is None else given, f"{place}.arguments", made)
+    arguments = _build_node({} if given is None else given, f"{place}.arguments", made)
     if not isinstance(arguments, dict):
         raise ConfigError(f"{place}.arguments: expected names with values")
     if issubclass(cls, Component):
@@ -193,7 +194,7 @@ def _built(node: Any, place: str, made: Mapping[str, Any]) -> Any:
         raise ConfigError(f"{place}: {cls.__qualname__}: {error}") from error
 
 
-def _referred(node: dict[str, Any], place: str, made: Mapping[str, Any]) -> Any:
+def _resolve_reference(node: dict[str, Any], place: str, made: Mapping[str, Any]) -> Any:
     name, *attributes = node["reference"].split(".")
     found = made[name]
     for attribute in (*attributes, *([node["call"]] if "call" in node else [])):
@@ -207,7 +208,7 @@ def _referred(node: dict[str, Any], place: str, made: Mapping[str, Any]) -> Any:
     return found() if "call" in node else found
 
 
-def _class_of(path: Any, place: str) -> type:
+def _import_class(path: Any, place: str) -> type:
     if not isinstance(path, str) or "." not in path:
         raise ConfigError(f"{place}.class: expected a dotted path, found {path!r}")
     module, _, name = path.rpartition(".")

@@ -44,7 +44,7 @@ class History(Module):
         ConfigError
             If a value is not a number.  Scalars of numpy and PyTorch are converted.
         """
-        self._rows.append({name: _number(name, value) for name, value in values.items()})
+        self._rows.append({name: _to_number(name, value) for name, value in values.items()})
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -107,7 +107,7 @@ class History(Module):
         self._rows = AppendOnly(dict(row) for row in state["rows"])
 
 
-def _number(name: str, value: Any) -> Number:
+def _to_number(name: str, value: Any) -> Number:
     if isinstance(value, (bool, int, float)) and type(value).__module__ == "builtins":
         return value
     item = getattr(value, "item", None)
@@ -148,7 +148,7 @@ class Statistic:
         return math.sqrt(self.variance) if self.weight else math.nan
 
     @classmethod
-    def of(cls, values: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> Statistic:
+    def from_values(cls, values: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> Statistic:
         """Return the statistic of values of any shape; weights have the same shape and are 1 by
         default.
 
@@ -175,7 +175,7 @@ class Statistic:
         counted = numbers[shares > 0]
         return cls(len(counted), total, mean, spread, float(counted.min()), float(counted.max()))
 
-    def merged(self, other: Statistic) -> Statistic:
+    def merge(self, other: Statistic) -> Statistic:
         """Return the statistic of two streams together."""
         if not self.weight or not other.weight:
             return other if other.weight else self
@@ -204,7 +204,9 @@ class Statistics(Module):
 
     def add(self, name: str, values: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
         """Add values to the stream of this name, which is created if necessary."""
-        self._found[name] = self._found.get(name, Statistic()).merged(Statistic.of(values, weights))
+        self._found[name] = self._found.get(name, Statistic()).merge(
+            Statistic.from_values(values, weights)
+        )
 
     def clear(self) -> None:
         """Remove all streams."""

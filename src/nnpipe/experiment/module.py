@@ -57,18 +57,18 @@ class Module:
         order of the attributes.
         """
         for name, value in vars(self).items():
-            yield from _stateful(name, value)
+            yield from _iterate_stateful(name, value)
 
     def modules(self) -> Iterator[tuple[str, Module]]:
         """Yield this module and all modules below it with their paths; its own path is empty.
 
         A module that occurs twice is yielded once.
         """
-        yield from _walk("", self, set())
+        yield from _iterate_modules("", self, set())
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of all children by name."""
-        return {name: child.state_dict() for name, child in _unique(self)}
+        return {name: child.state_dict() for name, child in _iterate_children(self)}
 
     def check_state(self, state: Mapping[str, Any], path: str = "") -> None:
         """Raise :class:`StateError`, naming the place, unless a state has the form of this module's
@@ -83,7 +83,7 @@ class Module:
                 f"{where}: expected the state of a {type(self).__name__}, found "
                 f"{type(state).__name__}"
             )
-        children = dict(_unique(self))
+        children = dict(_iterate_children(self))
         check_names(where, children, state)
         for name, child in children.items():
             if isinstance(child, Module):
@@ -99,10 +99,10 @@ class Module:
         """
         self.check_state(state)
         before: list[tuple[Stateful, Any]] = []
-        for path, child in _leaves("", self):
+        for path, child in _iterate_leaves("", self):
             before.append((child, copy.deepcopy(child.state_dict())))
             try:
-                child.load_state_dict(_at(state, path))
+                child.load_state_dict(_get_at(state, path))
             except Exception as error:
                 for loaded, previous in reversed(before):
                     loaded.load_state_dict(previous)
@@ -127,18 +127,18 @@ def check_names(where: str, known: Mapping[str, Any], given: Mapping[str, Any]) 
         raise StateError(f"{where}: the state has {', '.join(unknown[:5])}, which is unknown here")
 
 
-def _stateful(name: str, value: Any) -> Iterator[tuple[str, Stateful]]:
+def _iterate_stateful(name: str, value: Any) -> Iterator[tuple[str, Stateful]]:
     if isinstance(value, Stateful) and not isinstance(value, type):
         yield name, value
     elif isinstance(value, (list, tuple)):
         for number, item in enumerate(value):
-            yield from _stateful(f"{name}.{number}", item)
+            yield from _iterate_stateful(f"{name}.{number}", item)
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from _stateful(f"{name}.{key}", item)
+            yield from _iterate_stateful(f"{name}.{key}", item)
 
 
-def _unique(module: Module) -> Iterator[tuple[str, Stateful]]:
+def _iterate_children(module: Module) -> Iterator[tuple[str, Stateful]]:
     """Yield children, each once; raise if a name stands for two."""
     seen: set[int] = set()
     names: set[str] = set()
@@ -152,29 +152,29 @@ def _unique(module: Module) -> Iterator[tuple[str, Stateful]]:
         yield name, child
 
 
-def _walk(path: str, module: Module, seen: set[int]) -> Iterator[tuple[str, Module]]:
+def _iterate_modules(path: str, module: Module, seen: set[int]) -> Iterator[tuple[str, Module]]:
     if id(module) in seen:
         return
     seen.add(id(module))
     yield path, module
     for name, child in module.children():
         if isinstance(child, Module):
-            yield from _walk(f"{path}.{name}" if path else name, child, seen)
+            yield from _iterate_modules(f"{path}.{name}" if path else name, child, seen)
 
 
-def _leaves(
+def _iterate_leaves(
     path: str, module: Module, names: Sequence[str] = ()
 ) -> Iterator[tuple[list[str], Stateful]]:
     """Yield the objects below a module that load their own state, with their paths."""
-    for name, child in _unique(module):
+    for name, child in _iterate_children(module):
         own = [*names, name]
         if isinstance(child, Module) and type(child).load_state_dict is Module.load_state_dict:
-            yield from _leaves(path, child, own)
+            yield from _iterate_leaves(path, child, own)
         else:
             yield own, child
 
 
-def _at(state: Any, path: Sequence[str]) -> Any:
+def _get_at(state: Any, path: Sequence[str]) -> Any:
     for name in path:
         state = state[name]
     return state

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from nnpipe.core.files import sha256_of
+from nnpipe.core.files import compute_sha256
 from nnpipe.experiment.configuration import Configuration
 
 CURRENT_FOLDER = "current folder"
@@ -77,7 +77,7 @@ class Origin:
         return f"{self.package} {self.version}".strip() or "unknown"
 
 
-def origins(configuration: Configuration) -> list[Origin]:
+def find_origins(configuration: Configuration) -> list[Origin]:
     """Return the origin of each class in a configuration, and the commit of the current folder if
     it has one.
 
@@ -85,17 +85,17 @@ def origins(configuration: Configuration) -> list[Origin]:
     imported, as for building.  A class that cannot be found is left out; building will name it.
     """
     found = {}
-    commit, dirty = _commit(Path.cwd() / "any file")
+    commit, dirty = _find_commit(Path.cwd() / "any file")
     if commit:
         found[CURRENT_FOLDER] = Origin(path=CURRENT_FOLDER, module="", commit=commit, dirty=dirty)
-    for path in _classes(configuration.tree):
-        origin = origin_of(path)
+    for path in _iterate_classes(configuration.tree):
+        origin = find_origin(path)
         if origin is not None:
             found[path] = origin
     return list(found.values())
 
 
-def origin_of(path: str) -> Origin | None:
+def find_origin(path: str) -> Origin | None:
     """Return the origin of the class or function of a dotted path; ``None`` if it does not
     exist.
     """
@@ -104,10 +104,10 @@ def origin_of(path: str) -> Origin | None:
         thing = getattr(importlib.import_module(module_name), name)
     except (ImportError, AttributeError, ValueError):
         return None
-    return origin_of_object(thing, path)
+    return find_object_origin(thing, path)
 
 
-def origin_of_object(thing: Any, path: str | None = None) -> Origin:
+def find_object_origin(thing: Any, path: str | None = None) -> Origin:
     """Return the origin of a class or function.
 
     Parameters
@@ -119,12 +119,12 @@ def origin_of_object(thing: Any, path: str | None = None) -> Origin:
     """
     module = getattr(thing, "__module__", None) or "builtins"
     path = path or f"{module}.{getattr(thing, '__qualname__', type(thing).__qualname__)}"
-    package, version = _package(module)
+    package, version = _find_package(module)
     file = getattr(sys.modules.get(module), "__file__", None)
     if file is None or not Path(file).is_file():
         return Origin(path=path, module=module, package=package, version=version)
     place = Path(file).resolve()
-    commit, dirty = _commit(place)
+    commit, dirty = _find_commit(place)
     return Origin(
         path=path,
         module=module,
@@ -132,11 +132,11 @@ def origin_of_object(thing: Any, path: str | None = None) -> Origin:
         version=version,
         commit=commit,
         dirty=dirty,
-        sha256=sha256_of(place),
+        sha256=compute_sha256(place),
     )
 
 
-def environment(packages: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+def describe_environment(packages: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
     """Return the environment of a run: Python, the platform, and the versions of the imported
     packages.
 
@@ -145,8 +145,8 @@ def environment(packages: Mapping[str, str] = MappingProxyType({})) -> dict[str,
     used = {name.partition(".")[0] for name in list(sys.modules)}
     versions: dict[str, str] = {}
     for package in sorted(used):
-        for distribution in _distributions().get(package, ()):
-            name, version = _named(distribution)
+        for distribution in _map_distributions().get(package, ()):
+            name, version = _get_name_and_version(distribution)
             versions.setdefault(name, version)  # the first distribution of a name is imported
     return {
         "python": platform.python_version(),
@@ -158,27 +158,27 @@ def environment(packages: Mapping[str, str] = MappingProxyType({})) -> dict[str,
     }
 
 
-def _classes(node: Any) -> Iterator[str]:
+def _iterate_classes(node: Any) -> Iterator[str]:
     if isinstance(node, dict):
         if isinstance(node.get("class"), str):
             yield node["class"]
         for item in node.values():
-            yield from _classes(item)
+            yield from _iterate_classes(item)
     elif isinstance(node, list):
         for item in node:
-            yield from _classes(item)
+            yield from _iterate_classes(item)
 
 
-def _package(module: str) -> tuple[str, str]:
+def _find_package(module: str) -> tuple[str, str]:
     """Return the name and the version of the distribution that a module belongs to."""
     top = module.partition(".")[0]
     if top in sys.stdlib_module_names:
         return "Python", platform.python_version()
-    return next(map(_named, _distributions().get(top, ())), ("", ""))
+    return next(map(_get_name_and_version, _map_distributions().get(top, ())), ("", ""))
 
 
 @functools.cache
-def _distributions() -> Mapping[str, list[importlib.metadata.Distribution]]:
+def _map_distributions() -> Mapping[str, list[importlib.metadata.Distribution]]:
     """Return the installed distributions by the packages that they contain, in import order.
 
     ``importlib.metadata.packages_distributions`` takes half a second, since it makes an object for
@@ -186,12 +186,12 @@ def _distributions() -> Mapping[str, list[importlib.metadata.Distribution]]:
     """
     found: dict[str, list[importlib.metadata.Distribution]] = {}
     for distribution in importlib.metadata.distributions():
-        for package in _packages_of(distribution):
+        for package in _list_packages(distribution):
             found.setdefault(package, []).append(distribution)
     return found
 
 
-def _packages_of(distribution: importlib.metadata.Distribution) -> set[str]:
+def _list_packages(distribution: importlib.metadata.Distribution) -> set[str]:
     if told := (distribution.read_text("top_level.txt") or "").split():
         return set(told)
     lines = (distribution.read_text("RECORD") or "").splitlines()
@@ -208,38 +208,38 @@ def _packages_of(distribution: importlib.metadata.Distribution) -> set[str]:
 
 
 @functools.cache
-def _named(distribution: importlib.metadata.Distribution) -> tuple[str, str]:
+def _get_name_and_version(distribution: importlib.metadata.Distribution) -> tuple[str, str]:
     """Return the name and the version of a distribution."""
     metadata = distribution.metadata
     return metadata["Name"], metadata["Version"]
 
 
-def _commit(file: Path) -> tuple[str, bool | None]:
+def _find_commit(file: Path) -> tuple[str, bool | None]:
     """Return the commit of a file's work tree, and whether the tree was changed since."""
-    if _installed(file):
+    if _is_installed(file):
         return "", None
-    top = _git(file.parent, "rev-parse", "--show-toplevel")
-    if not top or _git(file.parent, "check-ignore", "--quiet", "--", str(file)) is not None:
+    top = _run_git(file.parent, "rev-parse", "--show-toplevel")
+    if not top or _run_git(file.parent, "check-ignore", "--quiet", "--", str(file)) is not None:
         return "", None  # an ignored file is not part of its work tree
-    commit = _git(file.parent, "rev-parse", "--verify", "--quiet", "HEAD")
+    commit = _run_git(file.parent, "rev-parse", "--verify", "--quiet", "HEAD")
     if not commit:
         return "", None
     # Files that a run writes must not make the next run dirty, but uncommitted code must.
-    changed = _git(
+    changed = _run_git(
         Path(top), "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=none"
     )
-    added = _git(
+    added = _run_git(
         Path(top), "ls-files", "--others", "--exclude-standard", "--", "*.py", ":(exclude).*"
     )
     return commit, bool(changed) or bool(added)
 
 
-def _installed(file: Path) -> bool:
+def _is_installed(file: Path) -> bool:
     places = {sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib", "platstdlib")}
     return any(file.is_relative_to(Path(place).resolve()) for place in places if place)
 
 
-def _git(folder: Path, *words: str) -> str | None:
+def _run_git(folder: Path, *words: str) -> str | None:
     """Return the output of git; ``None`` if it fails or is not installed.
 
     An untrusted work tree must not be able to start programs.

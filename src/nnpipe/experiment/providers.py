@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.messages import nearest
+from nnpipe.core.messages import suggest_name
 from nnpipe.experiment.module import Module, Stateful
 from nnpipe.experiment.readers.reader import Column, DataReader
 from nnpipe.experiment.state import State
@@ -78,7 +78,7 @@ class DataProvider(Module):
         found = self.reader.read()
         for name in self.columns or ():
             if name not in found:
-                hint = nearest(name, found) or f"; there are: {', '.join(found)}"
+                hint = suggest_name(name, found) or f"; there are: {', '.join(found)}"
                 raise ConfigError(f"{self.reader.path} has no column {name!r}{hint}")
         return {name: found[name] for name in self.columns or found}
 
@@ -97,7 +97,7 @@ class DataProvider(Module):
     def __iter__(self) -> Iterator[Batch]:
         """Yield the remaining batches of the epoch; the next iteration is the next epoch."""
         while self.state.batch < len(self):
-            yield self._batch()
+            yield self._read_batch()
         self.state.epoch += 1
         self.state.batch = 0
 
@@ -108,13 +108,13 @@ class DataProvider(Module):
         if self.state.batch >= len(self):
             self.state.epoch += 1
             self.state.batch = 0
-        return self._batch()
+        return self._read_batch()
 
     def children(self) -> Iterator[tuple[str, Stateful]]:
         """Yield only the state; data have none."""
         yield "state", self.state
 
-    def _order(self, epoch: int) -> npt.NDArray[np.int64]:
+    def _compute_order(self, epoch: int) -> npt.NDArray[np.int64]:
         if not self.shuffle:
             return self.samples
         if self._ordered[0] != epoch:
@@ -124,8 +124,8 @@ class DataProvider(Module):
             )
         return self._ordered[1]
 
-    def _batch(self) -> Batch:
-        order = self._order(self.state.epoch)
+    def _read_batch(self) -> Batch:
+        order = self._compute_order(self.state.epoch)
         begin = self.state.batch * self.batch_size
         chosen = order[begin : begin + self.batch_size]
         self.state.batch += 1

@@ -14,19 +14,19 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.messages import nearest
+from nnpipe.core.messages import suggest_name
 from nnpipe.core.progress import Progress, silent
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.records import RunRecord
 from nnpipe.experiment.history import History, Statistics
 from nnpipe.experiment.module import Module, Stateful
-from nnpipe.experiment.provenance import environment, origins
+from nnpipe.experiment.provenance import describe_environment, find_origins
 from nnpipe.experiment.triggers import Callbacks
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def seed_generators(seed: int) -> Iterator[None]:
     """Seed the generators of Python, numpy and, if it is imported, PyTorch; restore them at the
     end of the block.
     """
@@ -167,7 +167,7 @@ class Session(Module):
             self.experiment,
             self.configuration,
             parents=self.parents,
-            environment=environment,
+            environment=describe_environment,
             take_over=take_over,
         )
         self.run_id = before.id
@@ -175,7 +175,7 @@ class Session(Module):
             log.info("%s is completed (run %s)", self.experiment, before.id[:12])
             return before
         try:
-            self._carry_out()
+            self._execute()
         except BaseException as error:
             failed = isinstance(error, Exception)
             reason = f"{type(error).__name__}: {error}" if failed else "stopped"
@@ -209,21 +209,22 @@ class Session(Module):
         now = monotonic()
         self._save_at = now + _WORK_PER_SAVING * (now - begun)
 
-    def _carry_out(self) -> None:
-        self.database.put_origins(self.run_id, origins(self.configuration))
+    def _execute(self) -> None:
+        self.database.put_origins(self.run_id, find_origins(self.configuration))
         seed = self.configuration.tree.get("seed", 0)
         if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
             raise ConfigError(
                 f"seed: expected a whole number from 0 to below 2 to the power of 63, found "
                 f"{seed!r}"
             )
-        with seeded(seed):
+        with seed_generators(seed):
             self.parts = self.configuration.build()
         part: Any = self.parts.get(self.main)
         stateful = isinstance(part, Stateful)
         if not stateful or not callable(part):
             hint = (
-                nearest(self.main, self.parts) or f"; it has {', '.join(self.parts) or 'nothing'}"
+                suggest_name(self.main, self.parts)
+                or f"; it has {', '.join(self.parts) or 'nothing'}"
             )
             raise ConfigError(f"the configuration has no module {self.main!r} to call{hint}")
         if any(artifact.name == STATE for artifact in self.database.artifacts.list(self.run_id)):

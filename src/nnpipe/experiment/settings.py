@@ -11,7 +11,7 @@ from typing import Any
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.bounded_json import check_text, parse_json
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.messages import nearest, one_line
+from nnpipe.core.messages import format_one_line, suggest_name
 
 _LIMIT = 10 << 20
 _MOST = 50_000  # keys and values
@@ -56,7 +56,7 @@ def parse_yaml(text: str, where: str) -> Any:
     check_call(parse_yaml, locals())
     import yaml
 
-    def wrong(problem: str, node: Any) -> Exception:
+    def create_error(problem: str, node: Any) -> Exception:
         error: Exception = yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
         return error
 
@@ -70,9 +70,9 @@ def parse_yaml(text: str, where: str) -> Any:
         def compose_node(self, parent: Any, index: Any) -> Any:
             self.room, self.depth = self.room - 1, self.depth + 1
             if self.room < 0:
-                raise wrong(f"more than {_MOST:,} keys and values", self.peek_event())  # type: ignore[no-untyped-call]
+                raise create_error(f"more than {_MOST:,} keys and values", self.peek_event())  # type: ignore[no-untyped-call]
             if self.depth > _DEEPEST:
-                raise wrong(f"nested more than {_DEEPEST} levels deep", self.peek_event())  # type: ignore[no-untyped-call]
+                raise create_error(f"nested more than {_DEEPEST} levels deep", self.peek_event())  # type: ignore[no-untyped-call]
             node = super().compose_node(parent, index)
             self.depth -= 1
             return node
@@ -82,21 +82,21 @@ def parse_yaml(text: str, where: str) -> Any:
             for key, _ in getattr(node, "value", ()):
                 name = str(self.construct_object(key, deep=True))
                 if name in seen:
-                    raise wrong(f"{name!r} is given twice", key)
+                    raise create_error(f"{name!r} is given twice", key)
                 seen.add(name)
             found: dict[Any, Any] = super().construct_mapping(node, deep)
             return found
 
         def construct_yaml_int(self, node: Any) -> int:
             if len(str(node.value)) > _MOST_DIGITS:
-                raise wrong(f"a whole number of {len(node.value):,} digits", node)
+                raise create_error(f"a whole number of {len(node.value):,} digits", node)
             found: int = super().construct_yaml_int(node)
             return found
 
     Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_yaml_int)
     Loader.yaml_implicit_resolvers = {
         first: [
-            (tag, _without_base_60(form)) for tag, form in pairs if not tag.endswith(":timestamp")
+            (tag, _exclude_base_60(form)) for tag, form in pairs if not tag.endswith(":timestamp")
         ]
         for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
@@ -112,7 +112,7 @@ def parse_yaml(text: str, where: str) -> Any:
     ) as error:
         mark = getattr(error, "problem_mark", None)
         place = f" in line {mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or one_line(error)
+        problem = getattr(error, "problem", None) or format_one_line(error)
         raise ConfigError(f"{where}: not YAML{place}: {problem}") from None
     try:
         return _as_json(found, iter(range(_MOST_EXPANDED)))
@@ -120,7 +120,7 @@ def parse_yaml(text: str, where: str) -> Any:
         raise ConfigError(f"{where}: {error}") from None
 
 
-def _without_base_60(form: re.Pattern[str]) -> re.Pattern[str]:
+def _exclude_base_60(form: re.Pattern[str]) -> re.Pattern[str]:
     """Return the form of a number without that of YAML 1.1 to the base 60: 12:30 is a text, as
     in YAML 1.2.
     """
@@ -162,7 +162,7 @@ def override(settings: Mapping[str, Any], changes: Iterable[str]) -> dict[str, A
         place: Any = changed
         *parents, last = path.split(".")
         for key in parents:
-            place = _step(place, key, change)
+            place = _enter_key(place, key, change)
         if isinstance(place, list):
             place[_index(place, last, change)] = value
         elif isinstance(place, dict):
@@ -172,7 +172,7 @@ def override(settings: Mapping[str, Any], changes: Iterable[str]) -> dict[str, A
     return changed
 
 
-def _step(place: Any, key: str, change: str) -> Any:
+def _enter_key(place: Any, key: str, change: str) -> Any:
     if isinstance(place, list):
         return place[_index(place, key, change)]
     if not isinstance(place, dict):
@@ -205,7 +205,7 @@ def check_keys(
     known = list(known)
     for key in data:
         if key not in known:
-            hint = nearest(str(key), known) or f"; known: {', '.join(known)}"
+            hint = suggest_name(str(key), known) or f"; known: {', '.join(known)}"
             raise ConfigError(f"{where}: unknown key {key!r}{hint}")
     for key in required:
         if data.get(key) is None:
@@ -213,10 +213,10 @@ def check_keys(
     return data
 
 
-def leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def iterate_leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the leaves of settings with their paths."""
     if isinstance(tree, (dict, list)) and tree:
         for name, item in tree.items() if isinstance(tree, dict) else enumerate(tree):
-            yield from leaves(item, f"{path}.{name}" if path else str(name))
+            yield from iterate_leaves(item, f"{path}.{name}" if path else str(name))
     elif path:
         yield path, tree

@@ -103,12 +103,12 @@ class State(Module):
             self.check_state(state)
             # In the order of this state, so that its file does not change.
             self._values.update(
-                {name: _taken(state[name], self._values[name]) for name in self._values}
+                {name: _copy_value(state[name], self._values[name]) for name in self._values}
             )
         return self.state_dict()
 
 
-def _taken(value: Any, before: Any) -> Any:
+def _copy_value(value: Any, before: Any) -> Any:
     """Return a copy of a value; an append-only list stays one, even if an older state holds a
     plain list.
     """

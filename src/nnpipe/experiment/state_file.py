@@ -36,7 +36,7 @@ import xxhash
 
 from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.core.files import replacing, reserve
+from nnpipe.core.files import replace_atomically, reserve
 
 # State as a structure that JSON can hold and a list of arrays, and back, without loss.
 #
@@ -49,15 +49,15 @@ _MOST_DEPTH = 200
 
 
 @dataclass(frozen=True, eq=False)
-class Encoded:
+class EncodedState:
     """A structure, and the arrays to which it refers by number."""
 
     structure: Any
-    arrays: tuple[Bytes, ...]
+    arrays: tuple[StoredArray, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Bytes:
+class StoredArray:
     """An array as bytes in C order, little-endian; ``dtype`` is its name in safetensors.
 
     ``data`` may be a view of the array's memory, or of the memory into which a file was read.
@@ -93,7 +93,7 @@ SIZES = {name: dtype.itemsize for name, dtype in _TYPES.items()} | {
 _TORCH_ONLY = {"bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2"}
 
 
-def encode(state: Any) -> Encoded:
+def encode(state: Any) -> EncodedState:
     """Return a state as a structure and arrays.
 
     Raises
@@ -101,11 +101,11 @@ def encode(state: Any) -> Encoded:
     ConfigError
         If a value cannot be part of a state; the message names its place.
     """
-    arrays: list[Bytes] = []
-    return Encoded(_encoded(state, arrays, "state", 0), tuple(arrays))
+    arrays: list[StoredArray] = []
+    return EncodedState(_encode_value(state, arrays, "state", 0), tuple(arrays))
 
 
-def decode(encoded: Encoded) -> Any:
+def decode(encoded: EncodedState) -> Any:
     """Return the state of a structure and arrays.
 
     Raises
@@ -115,14 +115,14 @@ def decode(encoded: Encoded) -> Any:
     MissingDependency
         If it holds tensors and PyTorch is not installed.
     """
-    return _decoded(encoded.structure, encoded.arrays, 0)
+    return _decode_value(encoded.structure, encoded.arrays, 0)
 
 
-def _encoded(value: Any, arrays: list[Bytes], place: str, depth: int) -> Any:
+def _encode_value(value: Any, arrays: list[StoredArray], place: str, depth: int) -> Any:
     if depth > _MOST_DEPTH:
         raise ConfigError(f"{place[:200]}: nested more than {_MOST_DEPTH} deep, or within itself")
     if value is None or type(value) in (bool, str, int):
-        return _text_checked(value, place) if isinstance(value, str) else value
+        return _check_text(value, place) if isinstance(value, str) else value
     if type(value) is float:
         return (
             value
@@ -130,27 +130,29 @@ def _encoded(value: Any, arrays: list[Bytes], place: str, depth: int) -> Any:
             else {_TAG: "float", "hex": np.float64(value).tobytes().hex()}
         )
     if isinstance(value, Mapping):
-        return _mapping(value, arrays, place, depth)
+        return _encode_mapping(value, arrays, place, depth)
     if isinstance(value, tuple):
         return {
             _TAG: "tuple",
-            "items": [_encoded(v, arrays, f"{place}.{i}", depth + 1) for i, v in enumerate(value)],
+            "items": [
+                _encode_value(v, arrays, f"{place}.{i}", depth + 1) for i, v in enumerate(value)
+            ],
         }
     if isinstance(value, list):
-        return [_encoded(v, arrays, f"{place}.{i}", depth + 1) for i, v in enumerate(value)]
+        return [_encode_value(v, arrays, f"{place}.{i}", depth + 1) for i, v in enumerate(value)]
     if isinstance(value, (np.ndarray, np.generic)):
-        return _numpy(value, arrays, place)
+        return _encode_array(value, arrays, place)
     if isinstance(value, (bytes, bytearray)):
         return {_TAG: "bytes", "base64": base64.b64encode(value).decode("ascii")}
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
-        return _tensor(value, arrays, place)
+        return _encode_tensor(value, arrays, place)
     raise ConfigError(
         f"{place}: a state cannot hold {type(value).__module__}.{type(value).__qualname__}"
     )
 
 
-def _text_checked(value: str, place: str) -> str:
+def _check_text(value: str, place: str) -> str:
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
@@ -160,42 +162,46 @@ def _text_checked(value: str, place: str) -> str:
     return value
 
 
-def _mapping(value: Mapping[Any, Any], arrays: list[Bytes], place: str, depth: int) -> Any:
+def _encode_mapping(
+    value: Mapping[Any, Any], arrays: list[StoredArray], place: str, depth: int
+) -> Any:
     if all(type(key) is str for key in value) and _TAG not in value:
         return {
-            _text_checked(key, place): _encoded(item, arrays, f"{place}.{key}", depth + 1)
+            _check_text(key, place): _encode_value(item, arrays, f"{place}.{key}", depth + 1)
             for key, item in value.items()
         }
     items = [
         [
-            _encoded(key, arrays, place, depth + 1),
-            _encoded(item, arrays, f"{place}.{key}", depth + 1),
+            _encode_value(key, arrays, place, depth + 1),
+            _encode_value(item, arrays, f"{place}.{key}", depth + 1),
         ]
         for key, item in value.items()
     ]
     return {_TAG: "map", "items": items}
 
 
-def _numpy(value: npt.NDArray[Any] | np.generic, arrays: list[Bytes], place: str) -> Any:
+def _encode_array(
+    value: npt.NDArray[Any] | np.generic, arrays: list[StoredArray], place: str
+) -> Any:
     array = np.asarray(value)
     word = {_TAG: "array" if isinstance(value, np.ndarray) else "scalar", "dtype": array.dtype.str}
     stored = array
     if array.dtype.kind in "mMcSU":
         word["shape"] = list(array.shape)
-        stored = np.ascontiguousarray(array).reshape(-1).view(_stored_as(array.dtype))
+        stored = np.ascontiguousarray(array).reshape(-1).view(_get_storage_dtype(array.dtype))
     if stored.dtype.name not in _NAMES:
         raise ConfigError(f"{place}: a state cannot hold an array of {array.dtype}")
     little = np.ascontiguousarray(stored).astype(stored.dtype.newbyteorder("<"), copy=False)
-    arrays.append(Bytes(_NAMES[stored.dtype.name], stored.shape, _seen(little)))
+    arrays.append(StoredArray(_NAMES[stored.dtype.name], stored.shape, _get_bytes(little)))
     return {**word, "number": len(arrays) - 1}
 
 
-def _seen(array: npt.NDArray[Any]) -> bytes | memoryview:
+def _get_bytes(array: npt.NDArray[Any]) -> bytes | memoryview:
     """Return an array's bytes in C order, without a copy if possible."""
     return array.reshape(-1).view(np.uint8).data if array.size else b""
 
 
-def _stored_as(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _get_storage_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the element type for storage: times as integers, complex numbers as two floats."""
     found: np.dtype[Any] = np.dtype(np.uint8)
     if dtype.kind in "mM":
@@ -205,64 +211,64 @@ def _stored_as(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return found
 
 
-def _tensor(value: Any, arrays: list[Bytes], place: str) -> Any:
+def _encode_tensor(value: Any, arrays: list[StoredArray], place: str) -> Any:
     import torch
 
     name = str(value.dtype).removeprefix("torch.")
     if value.layout is not torch.strided or name not in {**_NAMES, **_TORCH_ONLY}:
         raise ConfigError(f"{place}: a state cannot hold a {value.layout} tensor of {value.dtype}")
     plain = value.detach().cpu().contiguous()
-    data = _seen(plain.reshape(-1).view(torch.uint8).numpy()) if plain.numel() else b""
-    arrays.append(Bytes(_NAMES.get(name) or _TORCH_ONLY[name], tuple(plain.shape), data))
+    data = _get_bytes(plain.reshape(-1).view(torch.uint8).numpy()) if plain.numel() else b""
+    arrays.append(StoredArray(_NAMES.get(name) or _TORCH_ONLY[name], tuple(plain.shape), data))
     return {_TAG: "tensor", "dtype": name, "number": len(arrays) - 1}
 
 
-def _decoded(word: Any, arrays: Sequence[Bytes], depth: int) -> Any:
+def _decode_value(word: Any, arrays: Sequence[StoredArray], depth: int) -> Any:
     if depth > 2 * _MOST_DEPTH:
         raise ArtifactError("nested too deeply")
     if word is None or isinstance(word, (bool, int, float, str)):
         return word
     if isinstance(word, list):
-        return [_decoded(item, arrays, depth + 1) for item in word]
+        return [_decode_value(item, arrays, depth + 1) for item in word]
     if not isinstance(word, dict):
         raise ArtifactError(f"{type(word).__name__} is no part of a state")
     if _TAG not in word:
-        return {key: _decoded(item, arrays, depth + 1) for key, item in word.items()}
+        return {key: _decode_value(item, arrays, depth + 1) for key, item in word.items()}
     try:
-        return _tagged(word, arrays, depth)
+        return _decode_tagged(word, arrays, depth)
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise ArtifactError(f"a damaged {str(word[_TAG])[:20]}: {error}") from None
 
 
-def _tagged(word: dict[str, Any], arrays: Sequence[Bytes], depth: int) -> Any:
+def _decode_tagged(word: dict[str, Any], arrays: Sequence[StoredArray], depth: int) -> Any:
     kind = word[_TAG]
     if kind == "float":
         return float(np.frombuffer(bytes.fromhex(word["hex"]), np.float64)[0])
     if kind == "tuple":
-        return tuple(_decoded(item, arrays, depth + 1) for item in word["items"])
+        return tuple(_decode_value(item, arrays, depth + 1) for item in word["items"])
     if kind == "map":
         return {
-            _decoded(key, arrays, depth + 1): _decoded(item, arrays, depth + 1)
+            _decode_value(key, arrays, depth + 1): _decode_value(item, arrays, depth + 1)
             for key, item in word["items"]
         }
     if kind == "bytes":
         return base64.b64decode(word["base64"], validate=True)
     if kind in ("array", "scalar"):
-        array = _array(word, _numbered(word, arrays))
+        array = _decode_array(word, _get_stored_array(word, arrays))
         return array if kind == "array" else array[()]
     if kind == "tensor":
-        return _torch_tensor(word, _numbered(word, arrays))
+        return _decode_tensor(word, _get_stored_array(word, arrays))
     raise ValueError("of no known kind")
 
 
-def _numbered(word: dict[str, Any], arrays: Sequence[Bytes]) -> Bytes:
+def _get_stored_array(word: dict[str, Any], arrays: Sequence[StoredArray]) -> StoredArray:
     number = word["number"]
     if type(number) is not int or not 0 <= number < len(arrays):
         raise ValueError(f"there is no array number {number!r}")
     return arrays[number]
 
 
-def _array(word: dict[str, Any], stored: Bytes) -> npt.NDArray[Any]:
+def _decode_array(word: dict[str, Any], stored: StoredArray) -> npt.NDArray[Any]:
     dtype = np.dtype(word["dtype"])
     if dtype.hasobject or dtype.fields or dtype.subdtype:
         raise ValueError(f"{dtype} is no type of a state's array")
@@ -270,12 +276,14 @@ def _array(word: dict[str, Any], stored: Bytes) -> npt.NDArray[Any]:
     if dtype.kind in "mMcSU":
         if not plain.size:
             return np.zeros(word["shape"], dtype)
-        return np.asarray(plain.astype(_stored_as(dtype)).view(dtype).reshape(word["shape"]))
+        return np.asarray(
+            plain.astype(_get_storage_dtype(dtype)).view(dtype).reshape(word["shape"])
+        )
     found: npt.NDArray[Any] = plain.reshape(stored.shape).astype(dtype)
     return found
 
 
-def _torch_tensor(word: dict[str, Any], stored: Bytes) -> Any:
+def _decode_tensor(word: dict[str, Any], stored: StoredArray) -> Any:
     try:
         import torch
     except ImportError:
@@ -328,7 +336,7 @@ def write_state(path: str | Path, state: Mapping[str, Any], *, kind: str) -> Non
         If a value cannot be part of a state; the message names its place, and no file is written.
     """
     encoded = encode(state)
-    with replacing(path) as temporary, temporary.open("wb") as file:
+    with replace_atomically(path) as temporary, temporary.open("wb") as file:
         _write(file, encoded, kind)
 
 
@@ -339,7 +347,7 @@ def to_bytes(state: Mapping[str, Any], *, kind: str) -> bytes:
     return buffer.getvalue()
 
 
-def _write(file: BinaryIO, encoded: Encoded, kind: str) -> None:
+def _write(file: BinaryIO, encoded: EncodedState, kind: str) -> None:
     """Write the arrays while a thread computes their checksum, then write it into the header."""
     structure = json.dumps(encoded.structure, allow_nan=False, separators=(",", ":"))
     unknown = "0" * 64
@@ -354,7 +362,7 @@ def _write(file: BinaryIO, encoded: Encoded, kind: str) -> None:
     end = 0
     for number, array in enumerate(encoded.arrays):
         begin, end = end, end + len(array.data)
-        header[_name(number)] = {
+        header[_format_array_name(number)] = {
             "dtype": array.dtype,
             "shape": list(array.shape),
             "data_offsets": [begin, end],
@@ -370,10 +378,10 @@ def _write(file: BinaryIO, encoded: Encoded, kind: str) -> None:
     file.write(text)
     if end < _LARGE:
         file.writelines(array.data for array in encoded.arrays)
-        checksum = _checksum(kind, SCHEMA, structure, encoded.arrays)
+        checksum = _compute_checksum(kind, SCHEMA, structure, encoded.arrays)
     else:
         with ThreadPoolExecutor(1, "checksum") as pool:
-            waiting = pool.submit(_checksum, kind, SCHEMA, structure, encoded.arrays)
+            waiting = pool.submit(_compute_checksum, kind, SCHEMA, structure, encoded.arrays)
             file.writelines(array.data for array in encoded.arrays)
             checksum = waiting.result()
     file.seek(8 + text.index(unknown.encode()))  # the checksum comes first in the header
@@ -424,12 +432,12 @@ def from_bytes(content: bytes, *, kind: str) -> dict[str, Any]:
 
 
 def _read(content: bytes | bytearray, kind: str) -> dict[str, Any]:
-    header, begin = _header(content)
+    header, begin = _read_header(content)
     metadata = header.pop("__metadata__")
-    schema = _schema(metadata)
-    arrays = _arrays(header, memoryview(content)[begin:])
+    schema = _parse_schema(metadata)
+    arrays = _read_arrays(header, memoryview(content)[begin:])
     structure = str(metadata.get("structure"))
-    if metadata.get(_checksum_name(schema)) != _checksum(
+    if metadata.get(_get_checksum_name(schema)) != _compute_checksum(
         str(metadata.get("kind")), schema, structure, arrays
     ):
         raise ArtifactError("damaged: its checksum is not that of its content")
@@ -443,13 +451,13 @@ def _read(content: bytes | bytearray, kind: str) -> dict[str, Any]:
         raise ArtifactError(f"damaged: {error}") from None
     for older in range(schema, SCHEMA):
         parsed = MIGRATIONS[older](parsed)
-    state = decode(Encoded(parsed, tuple(arrays)))
+    state = decode(EncodedState(parsed, tuple(arrays)))
     if not isinstance(state, dict):
         raise ArtifactError("damaged: it holds no dictionary")
     return state
 
 
-def _header(content: bytes | bytearray) -> tuple[dict[str, Any], int]:
+def _read_header(content: bytes | bytearray) -> tuple[dict[str, Any], int]:
     """Return the header, and the offset of the arrays."""
     length = int.from_bytes(content[:8], "little")
     if len(content) < 8 or length > min(len(content) - 8, _HEADER_LIMIT):
@@ -465,14 +473,14 @@ def _header(content: bytes | bytearray) -> tuple[dict[str, Any], int]:
     return header, 8 + length
 
 
-def _arrays(header: Mapping[str, Any], data: memoryview) -> list[Bytes]:
+def _read_arrays(header: Mapping[str, Any], data: memoryview) -> list[StoredArray]:
     """Return the arrays; check that they follow each other without gaps, with the sizes of their
     types and shapes.
     """
     found, end = [], 0
     for number in range(len(header)):
         try:
-            word = header[_name(number)]
+            word = header[_format_array_name(number)]
             dtype, shape, (begin, stop) = word["dtype"], word["shape"], word["data_offsets"]
             whole = all(type(length) is int and length >= 0 for length in (*shape, begin, stop))
             if (
@@ -484,14 +492,14 @@ def _arrays(header: Mapping[str, Any], data: memoryview) -> list[Bytes]:
                 raise ValueError("misplaced")
         except (KeyError, ValueError, TypeError):
             raise ArtifactError(f"damaged: array {number} is missing or misplaced") from None
-        found.append(Bytes(dtype, tuple(shape), data[begin:stop]))
+        found.append(StoredArray(dtype, tuple(shape), data[begin:stop]))
         end = stop
     if end != len(data):
         raise ArtifactError("damaged: there is more than its arrays")
     return found
 
 
-def _schema(metadata: Mapping[str, str]) -> int:
+def _parse_schema(metadata: Mapping[str, str]) -> int:
     text = str(metadata.get("schema"))
     schema = int(text) if text.isascii() and text.isdigit() and len(text) < 9 else -1
     if schema > SCHEMA:
@@ -503,15 +511,15 @@ def _schema(metadata: Mapping[str, str]) -> int:
     return schema
 
 
-def _name(number: int) -> str:
+def _format_array_name(number: int) -> str:
     return f"array.{number:06d}"
 
 
-def _checksum_name(schema: int) -> str:
+def _get_checksum_name(schema: int) -> str:
     return "sha256" if schema == 1 else "checksum"
 
 
-def _checksum(kind: str, schema: int, structure: str, arrays: Sequence[Bytes]) -> str:
+def _compute_checksum(kind: str, schema: int, structure: str, arrays: Sequence[StoredArray]) -> str:
     digest = hashlib.sha256()
     for part in (kind, str(schema), structure):
         data = part.encode("utf-8", "surrogatepass")

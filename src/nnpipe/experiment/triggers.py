@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.messages import nearest
+from nnpipe.core.messages import suggest_name
 from nnpipe.experiment.module import Module, Stateful
 from nnpipe.experiment.state import State
 
@@ -20,7 +20,7 @@ class CallbackFailed(Exception):
 
 
 @dataclass(frozen=True)
-class Registered:
+class RegisteredFunction:
     """A function that is registered at a trigger."""
 
     trigger: str
@@ -55,7 +55,7 @@ class Callbacks(Module):
     """
 
     def __init__(self, *triggers: str) -> None:
-        self._registered: list[Registered] = []
+        self._registered: list[RegisteredFunction] = []
         self._times = {name: State(count=0) for name in triggers}
 
     def on(
@@ -88,7 +88,7 @@ class Callbacks(Module):
         self._check(trigger)
         if every < 1:
             raise ConfigError(f"{trigger}: every must be at least 1, not {every}")
-        self._registered.append(Registered(trigger, function, every, on_error))
+        self._registered.append(RegisteredFunction(trigger, function, every, on_error))
 
     def trigger(self, trigger: str, *arguments: object) -> None:
         """Call the registered functions.
@@ -124,5 +124,5 @@ class Callbacks(Module):
 
     def _check(self, trigger: str) -> None:
         if trigger not in self._times:
-            hint = nearest(trigger, self._times) or f"; there are: {', '.join(self._times)}"
+            hint = suggest_name(trigger, self._times) or f"; there are: {', '.join(self._times)}"
             raise ConfigError(f"no trigger is called {trigger!r}{hint}")

@@ -33,32 +33,34 @@ class FlatBufferTable:
     @classmethod
     def root(cls, data: memoryview) -> FlatBufferTable:
         """Return the root table of the file."""
-        return cls(data, _unsigned(data, 0))
+        return cls(data, _read_unsigned(data, 0))
 
-    def integer(self, field: int, code: str) -> int:
+    def read_integer(self, field: int, code: str) -> int:
         """Return an integer field, read with a :mod:`struct` format code; 0 if the field is
         absent.
         """
-        at = self._at(field)
+        at = self._find_field(field)
         return 0 if at is None else int(_unpack(self.data, code, at))
 
     def has(self, field: int) -> bool:
         """Return whether a field is there; one that is left out has the schema's default."""
-        return self._at(field) is not None
+        return self._find_field(field) is not None
 
-    def real(self, field: int) -> float:
+    def read_float(self, field: int) -> float:
         """Return a 32-bit float field; 0 if the field is absent."""
-        at = self._at(field)
+        at = self._find_field(field)
         return 0.0 if at is None else float(_unpack(self.data, "<f", at))
 
     def table(self, field: int) -> FlatBufferTable | None:
         """Return the table that a field refers to, or ``None`` if the field is absent."""
-        at = self._at(field)
-        return None if at is None else FlatBufferTable(self.data, at + _unsigned(self.data, at))
+        at = self._find_field(field)
+        return (
+            None if at is None else FlatBufferTable(self.data, at + _read_unsigned(self.data, at))
+        )
 
     def text(self, field: int) -> str:
         """Return a string field; the empty string if the field is absent."""
-        start, count = self._vector(field, 1)
+        start, count = self._find_vector(field, 1)
         if count > _STRING_LIMIT:
             raise Damaged(f"a name of {count} bytes")
         try:
@@ -71,35 +73,35 @@ class FlatBufferTable:
         absent.
         """
         kind = np.dtype(dtype)
-        start, count = self._vector(field, kind.itemsize)
+        start, count = self._find_vector(field, kind.itemsize)
         if count > limit:
             raise Damaged(f"a list of {count} numbers, more than the limit of {limit}")
         return np.frombuffer(self.data, kind, count, start) if count else np.empty(0, kind)
 
     def count(self, field: int) -> int:
         """Return the length of a vector of tables; 0 if the field is absent."""
-        return self._vector(field, 4)[1]
+        return self._find_vector(field, 4)[1]
 
     def tables(self, field: int) -> Iterator[FlatBufferTable]:
         """Yield the tables of a vector of tables."""
-        start, count = self._vector(field, 4)
+        start, count = self._find_vector(field, 4)
         for at in range(start, start + 4 * count, 4):
-            yield FlatBufferTable(self.data, at + _unsigned(self.data, at))
+            yield FlatBufferTable(self.data, at + _read_unsigned(self.data, at))
 
-    def _vector(self, field: int, size: int) -> tuple[int, int]:
+    def _find_vector(self, field: int, size: int) -> tuple[int, int]:
         """Return the offset of a vector's first element and the number of elements of ``size``
         bytes.
         """
-        at = self._at(field)
+        at = self._find_field(field)
         if at is None:
             return 0, 0
-        at += _unsigned(self.data, at)
-        count = _unsigned(self.data, at)
+        at += _read_unsigned(self.data, at)
+        count = _read_unsigned(self.data, at)
         if count * size > len(self.data) - at - 4:
             raise Damaged("a list reaches beyond the end of the file")
         return at + 4, count
 
-    def _at(self, field: int) -> int | None:
+    def _find_field(self, field: int) -> int | None:
         """Return the offset of a field in the file, or ``None`` if the field is absent."""
         vtable = self.position - int(_unpack(self.data, "<i", self.position))
         size = _unpack(self.data, "<H", vtable)
@@ -110,7 +112,7 @@ class FlatBufferTable:
         return self.position + int(distance) if distance else None
 
 
-def _unsigned(data: memoryview, at: int) -> int:
+def _read_unsigned(data: memoryview, at: int) -> int:
     return int(_unpack(data, "<I", at))
 
 

@@ -20,21 +20,21 @@ _FIXED = {1: 8, 5: 4}
 _VARINT, _LENGTH = 0, 2
 
 
-def fields(data: memoryview, span: Span) -> Iterator[tuple[int, int | Span]]:
+def iterate_fields(data: memoryview, span: Span) -> Iterator[tuple[int, int | Span]]:
     """Yield the number of each field of a message, with its integer or the span of its content.
 
     Integers are yielded as unsigned ones.  For numbers of fixed size the span is yielded.
     """
     at, end = span
     while at < end:
-        tag, at = varint(data, at, end)
+        tag, at = read_varint(data, at, end)
         number, kind = tag >> 3, tag & 7
         if kind == _VARINT:
-            value, at = varint(data, at, end)
+            value, at = read_varint(data, at, end)
             yield number, value
             continue
         if kind == _LENGTH:
-            length, at = varint(data, at, end)
+            length, at = read_varint(data, at, end)
         elif kind in _FIXED:
             length = _FIXED[kind]
         else:
@@ -45,7 +45,7 @@ def fields(data: memoryview, span: Span) -> Iterator[tuple[int, int | Span]]:
         at += length
 
 
-def varint(data: memoryview, at: int, end: int) -> tuple[int, int]:
+def read_varint(data: memoryview, at: int, end: int) -> tuple[int, int]:
     """Return an integer of variable length, and the offset after it."""
     value = shift = 0
     while True:
@@ -59,16 +59,16 @@ def varint(data: memoryview, at: int, end: int) -> tuple[int, int]:
         shift += 7
 
 
-def spans(data: memoryview, span: Span, wanted: int) -> Iterator[Span]:
+def iterate_spans(data: memoryview, span: Span, wanted: int) -> Iterator[Span]:
     """Yield the span of the content of each field with the number ``wanted``."""
-    for number, value in fields(data, span):
+    for number, value in iterate_fields(data, span):
         if number == wanted:
             if isinstance(value, int):
                 raise Damaged("a number in the place of a message")
             yield value
 
 
-def text(data: memoryview, value: int | Span) -> str:
+def read_text(data: memoryview, value: int | Span) -> str:
     """Return the string that a field holds."""
     if isinstance(value, int):
         raise Damaged("a number in the place of a string")
@@ -78,7 +78,7 @@ def text(data: memoryview, value: int | Span) -> str:
         raise Damaged("a string that is not UTF-8") from None
 
 
-def integers(data: memoryview, value: int | Span) -> list[int]:
+def read_integers(data: memoryview, value: int | Span) -> list[int]:
     """Return the signed integers of a field: one that is stored alone, or several that are
     packed.
     """
@@ -86,21 +86,21 @@ def integers(data: memoryview, value: int | Span) -> list[int]:
     if isinstance(value, tuple):
         at, end = value
         while at < end:
-            number, at = varint(data, at, end)
+            number, at = read_varint(data, at, end)
             found.append(number)
     return [number - (1 << 64) if number >= 1 << 63 else number for number in found]
 
 
-def integer(data: memoryview, value: int | Span) -> int:
+def read_integer(data: memoryview, value: int | Span) -> int:
     """Return the signed integer of a field, the last one if several are packed."""
-    found = integers(data, value)
+    found = read_integers(data, value)
     if not found:
         raise Damaged("a number is missing")
     return found[-1]
 
 
 @contextmanager
-def mapped_onnx(path: str | Path) -> Iterator[memoryview]:
+def map_onnx_file(path: str | Path) -> Iterator[memoryview]:
     """Yield the content of an ONNX file, mapped into memory.
 
     Errors inside the ``with`` block that come from reading the file are raised as an

@@ -21,7 +21,7 @@ import numpy as np
 
 from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ArtifactError
-from nnpipe.formats.file_types import file_type_hint
+from nnpipe.formats.file_types import describe_file_type
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PLAIN = re.compile(r"[A-Za-z0-9_.+-]*")
@@ -143,7 +143,7 @@ def read_entries(path: Path) -> dict[str, Entry]:
             if any(
                 info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1 for info in infos
             ):
-                hint = file_type_hint(path, "TorchExportModel")
+                hint = describe_file_type(path, "TorchExportModel")
                 raise MalformedFile(
                     f"compressed or encrypted, which exported programs never are{hint}"
                 )
@@ -153,7 +153,7 @@ def read_entries(path: Path) -> dict[str, Entry]:
             if len({name.partition("/")[0] for name in names}) == 1:
                 names = [name.partition("/")[2] for name in names]
             return {
-                name: _stored(info, handle, size)
+                name: _find_entry(info, handle, size)
                 if name.startswith(_RAW) and not name.endswith(".json")
                 else archive.read(info)
                 for name, info in zip(names, infos, strict=True)
@@ -166,13 +166,13 @@ def read_entries(path: Path) -> dict[str, Entry]:
         RuntimeError,
         ValueError,
     ) as error:
-        hint = file_type_hint(path, "TorchExportModel")
+        hint = describe_file_type(path, "TorchExportModel")
         raise MalformedFile(
             f"damaged, or not an exported PyTorch program: {error or type(error).__name__}{hint}"
         ) from None
 
 
-def _stored(info: zipfile.ZipInfo, handle: BinaryIO, size: int) -> StoredPart:
+def _find_entry(info: zipfile.ZipInfo, handle: BinaryIO, size: int) -> StoredPart:
     """Return the position of an entry's content in the file, which is ``size`` bytes long."""
     handle.seek(info.header_offset)
     header = handle.read(_LOCAL_HEADER.size)
@@ -197,14 +197,14 @@ def open_packed(path: Path, entries: Mapping[str, Entry]) -> BinaryIO:
     try:
         with ExitStack() as stack:
             handle = stack.enter_context(open(path, "rb"))
-            archive = _PackedArchive(handle, _packed(handle, entries))
+            archive = _PackedArchive(handle, _pack_entries(handle, entries))
             stack.pop_all()  # the archive closes the file
             return cast("BinaryIO", archive)
     except (zipfile.BadZipFile, OSError) as error:
         raise ArtifactError(f"{path}: damaged, or replaced while it was read: {error}") from None
 
 
-def _packed(handle: BinaryIO, entries: Mapping[str, Entry]) -> list[_Piece]:
+def _pack_entries(handle: BinaryIO, entries: Mapping[str, Entry]) -> list[_Piece]:
     """Return the pieces of a zip archive of these entries, after checking the CRC-32 of every
     raw tensor.
     """
@@ -318,7 +318,7 @@ def has_bfloat16(program: Mapping[str, Any]) -> bool:
     return any(meta["dtype"] == _BFLOAT16 for meta in values.values())
 
 
-def in_float32(path: Path, entries: Mapping[str, Entry]) -> dict[str, Entry]:
+def convert_to_float32(path: Path, entries: Mapping[str, Entry]) -> dict[str, Entry]:
     """Return the entries of a checked program with float32 for bfloat16, in weights, values and
     casts.
 
@@ -340,24 +340,24 @@ def in_float32(path: Path, entries: Mapping[str, Entry]) -> dict[str, Entry]:
                 raise ArtifactError(
                     f"{path}: reads the bits of numbers (view.dtype); it has no form in float32"
                 )
-            found[name] = json.dumps(_widened(program)).encode()
+            found[name] = json.dumps(_replace_bfloat16(program)).encode()
         elif name.endswith("_config.json") and isinstance(content, bytes):
-            found |= _widened_tensors(path, entries, name, parse_json(content))
+            found |= _convert_tensors(path, entries, name, parse_json(content))
     return found
 
 
-def _widened(value: Any) -> Any:
+def _replace_bfloat16(value: Any) -> Any:
     if isinstance(value, dict):
         return {
             key: _FLOAT32
             if key in ("dtype", "as_scalar_type") and part == _BFLOAT16
-            else _widened(part)
+            else _replace_bfloat16(part)
             for key, part in value.items()
         }
-    return [_widened(part) for part in value] if isinstance(value, list) else value
+    return [_replace_bfloat16(part) for part in value] if isinstance(value, list) else value
 
 
-def _widened_tensors(
+def _convert_tensors(
     path: Path, entries: Mapping[str, Entry], name: str, table: Any
 ) -> dict[str, Entry]:
     """Return a table of weights or constants with the tensors that it names."""
@@ -365,7 +365,7 @@ def _widened_tensors(
     types: dict[str, set[int]] = {}
     for entry in table["config"].values():
         types.setdefault(folder + entry["path_name"], set()).add(entry["tensor_meta"]["dtype"])
-    found: dict[str, Entry] = {name: json.dumps(_widened(table)).encode()}
+    found: dict[str, Entry] = {name: json.dumps(_replace_bfloat16(table)).encode()}
     for file, dtypes in types.items():
         if _BFLOAT16 not in dtypes:
             continue
@@ -373,12 +373,12 @@ def _widened_tensors(
             raise ArtifactError(
                 f"{path}: weights of several element types share memory; it has no form in float32"
             )
-        stored = np.frombuffer(_bytes(path, entries[file]), "<u2")
+        stored = np.frombuffer(_read_bytes(path, entries[file]), "<u2")
         found[file] = (stored.astype("<u4") << np.uint32(16)).tobytes()
     return found
 
 
-def _bytes(path: Path, entry: Entry) -> bytes:
+def _read_bytes(path: Path, entry: Entry) -> bytes:
     if not isinstance(entry, StoredPart):
         return entry
     try:

@@ -48,19 +48,19 @@ def read_tree(text: str, fields: Mapping[str, Any]) -> Tree:
     version, root = parse_json(text)
     if version != 1:
         raise MalformedFile(f"structures of version {version} are unknown")
-    return _plain(root, fields)
+    return _to_plain_tree(root, fields)
 
 
-def _plain(spec: Mapping[str, Any], fields: Mapping[str, Any]) -> Tree:
+def _to_plain_tree(spec: Mapping[str, Any], fields: Mapping[str, Any]) -> Tree:
     kind, context = spec["type"], spec["context"]
     if kind is None:
         return {"type": None, "context": None, "children_spec": []}
-    children = [_plain(child, fields) for child in spec["children_spec"]]
+    children = [_to_plain_tree(child, fields) for child in spec["children_spec"]]
     if kind in (_TUPLE, _LIST):
         if context is not None and parse_json(context) is not None:
             raise MalformedFile(f"the structure of a {kind} is damaged")
         return {"type": kind, "context": "null", "children_spec": children}
-    names = _names(kind, context, fields) if kind not in _REFUSED else None
+    names = _get_part_names(kind, context, fields) if kind not in _REFUSED else None
     if names is None or not all(isinstance(name, str) for name in names):
         if kind == _DICT:
             raise MalformedFile("takes or returns a dict whose keys are not strings")
@@ -70,7 +70,7 @@ def _plain(spec: Mapping[str, Any], fields: Mapping[str, Any]) -> Tree:
     return {"type": _DICT, "context": json.dumps(names), "children_spec": children}
 
 
-def _names(kind: str, context: Any, fields: Mapping[str, Any]) -> list[Any] | None:
+def _get_part_names(kind: str, context: Any, fields: Mapping[str, Any]) -> list[Any] | None:
     """Return the names of the parts of a dict, named tuple or dataclass; ``None`` if the
     container has no names.
     """
@@ -86,7 +86,7 @@ def _names(kind: str, context: Any, fields: Mapping[str, Any]) -> list[Any] | No
     return found if isinstance(found, list) else None
 
 
-def leaf_names(spec: Tree, path: str = "") -> Iterator[str]:
+def iterate_leaf_names(spec: Tree, path: str = "") -> Iterator[str]:
     """Yield the path of each leaf, such as ``"boxes.0"``, from the outermost dict on; ``""`` for
     a leaf in no dict.
     """
@@ -99,16 +99,16 @@ def leaf_names(spec: Tree, path: str = "") -> Iterator[str]:
     else:
         keys = [f"{path}.{index}" if path else "" for index in range(len(children))]
     for key, child in zip(keys, children, strict=True):
-        yield from leaf_names(child, key)
+        yield from iterate_leaf_names(child, key)
 
 
-def _without(spec: Tree, kept: Iterator[bool]) -> Tree | None:
+def _remove_leaves(spec: Tree, kept: Iterator[bool]) -> Tree | None:
     """Return a structure without the leaves for which ``kept`` yields false; ``None`` if it is
     such a leaf itself.
     """
     if spec["type"] is None:
         return spec if next(kept) else None
-    children = [_without(child, kept) for child in spec["children_spec"]]
+    children = [_remove_leaves(child, kept) for child in spec["children_spec"]]
     context = spec["context"]
     if spec["type"] == _DICT:
         names = parse_json(context)
@@ -121,7 +121,7 @@ def _without(spec: Tree, kept: Iterator[bool]) -> Tree | None:
     }
 
 
-def written(tree: Tree) -> str:
+def serialize_tree(tree: Tree) -> str:
     """Return a structure as PyTorch writes it."""
     return json.dumps([1, tree])
 
@@ -133,7 +133,7 @@ def is_given(spec: Mapping[str, Any]) -> bool:
     return any(kind in spec for kind in ("user_input", "user_output", "constant_input"))
 
 
-def argument_of(spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def get_argument(spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the argument in the specification of an input or output; ``None`` if it is a fixed
     value.
     """
@@ -144,7 +144,7 @@ def argument_of(spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return found
 
 
-def without_fixed(
+def remove_fixed(
     specs: Sequence[Any], values: Sequence[Any], tree: Tree
 ) -> tuple[list[Any], list[Any], Tree]:
     """Return the specifications, values and structure of a graph's inputs or outputs without the
@@ -172,7 +172,7 @@ def without_fixed(
         )
     kept = [not _is_fixed(spec) for spec in specs]
     given = iter([keep for spec, keep in zip(specs, kept, strict=True) if is_given(spec)])
-    pruned = _without(tree, given) or {"type": _TUPLE, "context": "null", "children_spec": []}
+    pruned = _remove_leaves(tree, given) or {"type": _TUPLE, "context": "null", "children_spec": []}
     return list(compress(specs, kept)), list(compress(values, kept)), pruned
 
 
@@ -211,12 +211,12 @@ _FLOAT8 = {
 }
 
 
-def tensors_of(
+def build_tensor_specs(
     what: str, specs: Sequence[Any], tree: Tree, values: Mapping[str, Any]
 ) -> tuple[TensorSpec, ...]:
     """Return the specifications of the program's inputs or outputs; fixed values are left out."""
-    arguments = [argument_of(spec) for spec in specs if is_given(spec)]
-    names = list(leaf_names(tree))
+    arguments = [get_argument(spec) for spec in specs if is_given(spec)]
+    names = list(iterate_leaf_names(tree))
     if len(names) != len(arguments):
         raise MalformedFile(
             f"{what} {len(arguments)} values in its graph and {len(names)} in its signature"
@@ -235,15 +235,15 @@ def tensors_of(
             name if name and names.count(name) == 1 else node
             for name, node in zip(names, nodes, strict=True)
         ]
-    return tuple(_spec(name, values[node]) for name, node in zip(names, nodes, strict=True))
+    return tuple(_build_spec(name, values[node]) for name, node in zip(names, nodes, strict=True))
 
 
-def _spec(name: str, meta: Mapping[str, Any]) -> TensorSpec:
+def _build_spec(name: str, meta: Mapping[str, Any]) -> TensorSpec:
     shape = tuple(size.get("as_int") for size in meta["sizes"])
-    return TensorSpec(name, shape, element_of(name, meta)[0])
+    return TensorSpec(name, shape, get_element_type(name, meta)[0])
 
 
-def element_of(name: str, meta: Mapping[str, Any]) -> tuple[str, int]:
+def get_element_type(name: str, meta: Mapping[str, Any]) -> tuple[str, int]:
     """Return the element type of a weight, an input or an output, and the bytes of one element."""
     number = meta["dtype"]
     if number in _COMPLEX:
@@ -280,7 +280,7 @@ _TABLES = ("tensor_values", "sym_int_values", "sym_bool_values", "sym_float_valu
 _VALUE_NAMES = ("name", "as_name")
 
 
-def flattened(graph: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+def inline_graphs(graph: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """Return a graph in which each operator that calls an inner graph is replaced by the nodes of
     that graph.
 
@@ -302,14 +302,14 @@ def flattened(graph: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]
     """
     if not any(str(node["target"]).startswith(_PREFIX) for node in graph["nodes"]):
         return dict(graph), {}
-    whole = _Whole(graph)
+    whole = _FlatGraph(graph)
     renamed: dict[str, str] = {}
     whole.add(graph["nodes"], renamed)
     outputs = [with_names(output, renamed) for output in graph["outputs"]]
     return dict(graph) | whole.tables | {"nodes": whole.nodes, "outputs": outputs}, renamed
 
 
-class _Whole:
+class _FlatGraph:
     """The flat graph under construction."""
 
     def __init__(self, graph: Mapping[str, Any]) -> None:
@@ -331,7 +331,7 @@ class _Whole:
             if target.startswith(_PREFIX) and operator in _GRAPH_AT:
                 self._add_graph(operator, node, names)
             else:
-                self.nodes.append(_renamed_node(node, names))
+                self.nodes.append(_rename_node(node, names))
 
     def _add_graph(self, operator: str, node: Mapping[str, Any], names: dict[str, str]) -> None:
         arguments = [entry["arg"] for entry in node["inputs"]]
@@ -342,13 +342,15 @@ class _Whole:
             )
         at = _GRAPH_AT[operator]
         inner = arguments[at]["as_graph"]["graph"]
-        own = _bound(
+        own = _match_arguments(
             inner["inputs"], [with_names(argument, names) for argument in arguments[at + 1 :]]
         )
         called = [
-            _name_of(each) for entry in node["outputs"] for each in entry.get("as_tensors", [entry])
+            _get_name(each)
+            for entry in node["outputs"]
+            for each in entry.get("as_tensors", [entry])
         ]
-        results = list(map(_name_of, inner["outputs"]))
+        results = list(map(_get_name, inner["outputs"]))
         if len(called) != len(results):
             raise MalformedFile(
                 f"damaged: an inner graph returns {len(results)} values, not {len(called)}"
@@ -367,13 +369,13 @@ class _Whole:
         for table in _TABLES:
             for name, value in inner.get(table, {}).items():
                 if name not in own:
-                    own[name] = self._unused(name)
+                    own[name] = self._reserve_name(name)
                 self.tables[table].setdefault(own[name], value)
         for name in (node["name"] for node in inner["nodes"] if node.get("name")):
             if name not in own:
-                own[name] = self._unused(name)
+                own[name] = self._reserve_name(name)
 
-    def _unused(self, name: str) -> str:
+    def _reserve_name(self, name: str) -> str:
         found = name
         while found in self._taken:
             self._renamings += 1
@@ -382,7 +384,7 @@ class _Whole:
         return found
 
 
-def _bound(inputs: list[Any], given: list[Any]) -> dict[str, str]:
+def _match_arguments(inputs: list[Any], given: list[Any]) -> dict[str, str]:
     """Return the names of the values that a graph is called with, by the names of its inputs;
     without constants.
     """
@@ -396,9 +398,10 @@ def _bound(inputs: list[Any], given: list[Any]) -> dict[str, str]:
             continue
         if set(taken) != set(value):
             raise MalformedFile(
-                f"damaged: an inner graph takes {_kind(taken)}, and is given {_kind(value)}"
+                f"damaged: an inner graph takes {_format_kind(taken)}, and is given "
+                f"{_format_kind(value)}"
             )
-        names[_name_of(taken)] = _name_of(value)
+        names[_get_name(taken)] = _get_name(value)
     return names
 
 
@@ -406,17 +409,17 @@ def _is_constant(argument: Mapping[str, Any]) -> bool:
     return set(argument) <= {"as_int", "as_float", "as_bool", "as_none", "as_string"}
 
 
-def _kind(argument: Mapping[str, Any]) -> str:
+def _format_kind(argument: Mapping[str, Any]) -> str:
     return ", ".join(argument)[:80]
 
 
-def _name_of(argument: Mapping[str, Any]) -> str:
+def _get_name(argument: Mapping[str, Any]) -> str:
     """Return the name of the only value in an argument."""
     (value,) = argument.values()
     return str(value["name"] if "name" in value else value["as_name"])
 
 
-def _renamed_node(node: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def _rename_node(node: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     inputs = [entry | {"arg": with_names(entry["arg"], names)} for entry in node["inputs"]]
     outputs = [with_names(output, names) for output in node["outputs"]]
     own = {"name": names.get(node["name"], node["name"])} if node.get("name") else {}

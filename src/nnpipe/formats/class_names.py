@@ -17,9 +17,9 @@ from pathlib import Path
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.formats._flatbuffer import FlatBufferTable
-from nnpipe.formats._protobuf import mapped_onnx, spans, text
+from nnpipe.formats._protobuf import iterate_spans, map_onnx_file, read_text
 from nnpipe.formats.file_types import Damaged
-from nnpipe.formats.onnx import messages
+from nnpipe.formats.onnx import iterate_messages
 from nnpipe.formats.tflite import read_tflite
 
 _PROPERTIES = ("names", "class_names", "classes", "labels", "id2label")
@@ -45,7 +45,7 @@ _UNREADABLE = (
 _LIMIT = 1 << 24  # bytes of a list of names
 
 
-def onnx_class_names(path: str | Path) -> tuple[str, ...]:
+def read_onnx_class_names(path: str | Path) -> tuple[str, ...]:
     """Return the names of classes in an ONNX file, in its order; nothing if it holds none.
 
     Raises
@@ -53,31 +53,33 @@ def onnx_class_names(path: str | Path) -> tuple[str, ...]:
     ArtifactError
         If the file is missing or damaged; the message names it.
     """
-    with mapped_onnx(path) as data:
+    with map_onnx_file(path) as data:
         whole = (0, len(data))
         properties = {}
-        for entry in spans(data, whole, _MODEL_PROPERTIES):
-            parts = dict(messages(data, entry))
+        for entry in iterate_spans(data, whole, _MODEL_PROPERTIES):
+            parts = dict(iterate_messages(data, entry))
             if _KEY in parts and _VALUE in parts:
-                properties[text(data, parts[_KEY])] = text(data, parts[_VALUE])
+                properties[read_text(data, parts[_KEY])] = read_text(data, parts[_VALUE])
         for name in _PROPERTIES:
             if found := _parse_names(properties.get(name, "")):
                 return found
         lists = set()
-        for graph in spans(data, whole, _MODEL_GRAPH):
-            for node in spans(data, graph, _GRAPH_NODE):
-                lists |= _class_labels(data, node)
+        for graph in iterate_spans(data, whole, _MODEL_GRAPH):
+            for node in iterate_spans(data, graph, _GRAPH_NODE):
+                lists |= _read_class_labels(data, node)
     return lists.pop() if len(lists) == 1 else ()
 
 
-def _class_labels(data: memoryview, node: tuple[int, int]) -> set[tuple[str, ...]]:
+def _read_class_labels(data: memoryview, node: tuple[int, int]) -> set[tuple[str, ...]]:
     found = set()
-    for attribute in spans(data, node, _NODE_ATTRIBUTE):
-        parts = list(messages(data, attribute))
-        names = [text(data, value) for number, value in parts if number == _ATTRIBUTE_NAME]
+    for attribute in iterate_spans(data, node, _NODE_ATTRIBUTE):
+        parts = list(iterate_messages(data, attribute))
+        names = [read_text(data, value) for number, value in parts if number == _ATTRIBUTE_NAME]
         if names == ["classlabels_strings"]:
             found.add(
-                tuple(text(data, each) for number, each in parts if number == _ATTRIBUTE_STRINGS)
+                tuple(
+                    read_text(data, each) for number, each in parts if number == _ATTRIBUTE_STRINGS
+                )
             )
     return found - {()}
 
@@ -106,7 +108,7 @@ def _parse_names(said: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def tflite_class_names(path: str | Path) -> dict[str, tuple[str, ...]]:
+def read_tflite_class_names(path: str | Path) -> dict[str, tuple[str, ...]]:
     """Return the names of classes in a TensorFlow Lite file, by output; nothing for outputs without
     names.
 
@@ -118,23 +120,25 @@ def tflite_class_names(path: str | Path) -> dict[str, tuple[str, ...]]:
     path = Path(path)
     outputs = list(read_tflite(path).outputs)
     try:
-        described = _label_files(path)
+        described = _find_label_files(path)
     except Damaged as error:
         raise ArtifactError(f"{path}: its metadata are damaged: {error}") from None
     if len(described) != len(outputs):
         return {}
-    names = {output: _labels(path, files) for output, files in zip(outputs, described, strict=True)}
+    names = {
+        output: _read_labels(path, files) for output, files in zip(outputs, described, strict=True)
+    }
     return {output: found for output, found in names.items() if found}
 
 
-def _label_files(path: Path) -> list[list[str]]:
+def _find_label_files(path: Path) -> list[list[str]]:
     """Return the files with labels of each output that the metadata describe."""
     with open(path, "rb") as handle:
         data = memoryview(mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ))
     model = FlatBufferTable.root(data)
     buffers = list(model.tables(_MODEL_BUFFERS))
     for entry in model.tables(_MODEL_METADATA):
-        number = entry.integer(_METADATA_BUFFER, "<I")
+        number = entry.read_integer(_METADATA_BUFFER, "<I")
         if entry.text(_METADATA_NAME) != "TFLITE_METADATA" or number >= len(buffers):
             continue
         content = buffers[number].numbers(_BUFFER_DATA, "u1", _LIMIT)
@@ -145,14 +149,14 @@ def _label_files(path: Path) -> list[list[str]]:
             [
                 file.text(_FILE_NAME)
                 for file in tensor.tables(_TENSOR_FILES)
-                if file.integer(_FILE_TYPE, "<b") in _LABELS
+                if file.read_integer(_FILE_TYPE, "<b") in _LABELS
             ]
             for tensor in graph.tables(_GRAPH_OUTPUTS)
         ]
     return []
 
 
-def _labels(path: Path, files: list[str]) -> tuple[str, ...]:
+def _read_labels(path: Path, files: list[str]) -> tuple[str, ...]:
     """Return the lines of the first of these files in the archive behind a model; nothing if it
     cannot be read.
     """

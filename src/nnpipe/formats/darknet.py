@@ -47,7 +47,7 @@ class DarknetSection:
         """The section in messages."""
         return f"[{self.kind}] in line {self.line}"
 
-    def integer(self, name: str, default: int, least: int, most: int) -> int:
+    def read_integer(self, name: str, default: int, least: int, most: int) -> int:
         """Return an option that is a whole number within bounds.
 
         Raises
@@ -55,31 +55,31 @@ class DarknetSection:
         Damaged
             If it is not.
         """
-        found = self._number(name, self.options.get(name, str(default)))
+        found = self._parse_integer(name, self.options.get(name, str(default)))
         if not least <= found <= most:
             raise Damaged(f"{self.words}: {name} is {found}, not from {least} to {most}")
         return found
 
-    def integers(self, name: str, most: int = 64) -> tuple[int, ...]:
+    def read_integers(self, name: str, most: int = 64) -> tuple[int, ...]:
         """Return an option that is a list of whole numbers, at least one; raise :class:`Damaged`
         if it is not.
         """
-        parts = self._parts(name, most)
-        return tuple(self._number(name, part) for part in parts)
+        parts = self._split_list(name, most)
+        return tuple(self._parse_integer(name, part) for part in parts)
 
     def numbers(self, name: str, most: int = 64) -> tuple[float, ...]:
         """Return an option that is a list of finite numbers, none negative; raise
         :class:`Damaged` if it is not.
         """
         try:
-            found = tuple(map(float, self._parts(name, most)))
+            found = tuple(map(float, self._split_list(name, most)))
         except ValueError:
             found = ()
         if not found or not all(0 <= number < 1e6 for number in found):
             raise Damaged(f"{self.words}: {name} should be numbers that are separated by commas")
         return found
 
-    def _parts(self, name: str, most: int) -> list[str]:
+    def _split_list(self, name: str, most: int) -> list[str]:
         parts = [part for part in self.options.get(name, "").split(",") if part]
         if not 0 < len(parts) <= most:
             raise Damaged(
@@ -87,7 +87,7 @@ class DarknetSection:
             )
         return parts
 
-    def _number(self, name: str, text: str) -> int:
+    def _parse_integer(self, name: str, text: str) -> int:
         try:
             if len(text) > 12:
                 raise ValueError
@@ -228,7 +228,9 @@ class DarknetLayer:
     """The numbers that it has in a file of weights."""
 
 
-def layer_of(section: DarknetSection, before: list[DarknetLayer], picture: Shape) -> DarknetLayer:
+def build_layer(
+    section: DarknetSection, before: list[DarknetLayer], picture: Shape
+) -> DarknetLayer:
     """Return the layer that a section declares.
 
     Parameters
@@ -250,7 +252,7 @@ def layer_of(section: DarknetSection, before: list[DarknetLayer], picture: Shape
     return _READERS[section.kind](section, before, picture)
 
 
-def _taken(
+def _get_input_shape(
     section: DarknetSection, number: int, before: list[DarknetLayer], picture: Shape
 ) -> Shape:
     """Return the shape that a layer gives; raise :class:`Damaged` if it is a head, which gives
@@ -263,15 +265,17 @@ def _taken(
     return before[number].shape
 
 
-def _others(section: DarknetSection, name: str, before: list[DarknetLayer]) -> tuple[int, ...]:
+def _get_source_layers(
+    section: DarknetSection, name: str, before: list[DarknetLayer]
+) -> tuple[int, ...]:
     """Return the layers that an option names, relative to this one if negative."""
-    found = tuple(n + len(before) if n < 0 else n for n in section.integers(name))
+    found = tuple(n + len(before) if n < 0 else n for n in section.read_integers(name))
     if not all(0 <= n < len(before) for n in found):
         raise Damaged(f"{section.words}: {name} names a layer that does not come before it")
     return found
 
 
-def _activation(section: DarknetSection, default: str) -> str:
+def _get_activation(section: DarknetSection, default: str) -> str:
     found = section.options.get("activation", default)
     if found not in ACTIVATIONS:
         raise Damaged(
@@ -280,20 +284,20 @@ def _activation(section: DarknetSection, default: str) -> str:
     return found
 
 
-def _convolution(
+def _build_convolution(
     section: DarknetSection, before: list[DarknetLayer], picture: Shape
 ) -> DarknetLayer:
-    channels, height, width = _taken(section, len(before) - 1, before, picture)
-    size, stride = section.integer("size", 1, 1, 31), section.integer("stride", 1, 1, 32)
+    channels, height, width = _get_input_shape(section, len(before) - 1, before, picture)
+    size, stride = section.read_integer("size", 1, 1, 31), section.read_integer("stride", 1, 1, 32)
     dilation, groups = (
-        section.integer("dilation", 1, 1, 32),
-        section.integer("groups", 1, 1, _CHANNELS),
+        section.read_integer("dilation", 1, 1, 32),
+        section.read_integer("groups", 1, 1, _CHANNELS),
     )
-    filters = section.integer("filters", 1, 1, _CHANNELS)
-    own = section.integer("padding", 0, 0, 64)
-    padding = (size // 2) * dilation if section.integer("pad", 0, 0, 1) else own
+    filters = section.read_integer("filters", 1, 1, _CHANNELS)
+    own = section.read_integer("padding", 0, 0, 64)
+    padding = (size // 2) * dilation if section.read_integer("pad", 0, 0, 1) else own
     for unknown in ("xnor", "binary", "flipped", "antialiasing", "share_index"):
-        if section.integer(unknown, 0, -(1 << 31), 1 << 31):
+        if section.read_integer(unknown, 0, -(1 << 31), 1 << 31):
             raise Damaged(f"{section.words}: {unknown} is not known here")
     if channels % groups or filters % groups:
         raise Damaged(
@@ -302,7 +306,7 @@ def _convolution(
         )
     reach = (size - 1) * dilation + 1
     rows, columns = ((side + 2 * padding - reach) // stride + 1 for side in (height, width))
-    normalised = bool(section.integer("batch_normalize", 0, 0, 1))
+    normalised = bool(section.read_integer("batch_normalize", 0, 0, 1))
     kind = Convolution(
         filters,
         size,
@@ -310,73 +314,83 @@ def _convolution(
         padding,
         dilation,
         groups,
-        _activation(section, "logistic"),
+        _get_activation(section, "logistic"),
         normalised,
     )
     weights = filters * (4 if normalised else 1) + filters * (channels // groups) * size**2
     return DarknetLayer(
-        kind, (len(before) - 1,), _positive(section, (filters, rows, columns)), weights
+        kind, (len(before) - 1,), _check_shape(section, (filters, rows, columns)), weights
     )
 
 
-def _maxpool(section: DarknetSection, before: list[DarknetLayer], picture: Shape) -> DarknetLayer:
-    channels, height, width = _taken(section, len(before) - 1, before, picture)
-    stride = section.integer("stride", 1, 1, 32)
-    size = section.integer("size", stride, 1, 63)
-    padding = section.integer("padding", size - 1, 0, size - 1)
+def _build_maxpool(
+    section: DarknetSection, before: list[DarknetLayer], picture: Shape
+) -> DarknetLayer:
+    channels, height, width = _get_input_shape(section, len(before) - 1, before, picture)
+    stride = section.read_integer("stride", 1, 1, 32)
+    size = section.read_integer("size", stride, 1, 63)
+    padding = section.read_integer("padding", size - 1, 0, size - 1)
     left = padding // 2
     rows, columns = ((side + padding - size) // stride + 1 for side in (height, width))
     down, right = (
         max(0, (count - 1) * stride + size - side - left)
         for count, side in ((rows, height), (columns, width))
     )
-    shape = _positive(section, (channels, rows, columns))
+    shape = _check_shape(section, (channels, rows, columns))
     return DarknetLayer(MaxPool(size, stride, left, (down, right)), (len(before) - 1,), shape, 0)
 
 
-def _shortcut(section: DarknetSection, before: list[DarknetLayer], picture: Shape) -> DarknetLayer:
-    own = _taken(section, len(before) - 1, before, picture)
-    others = _others(section, "from", before)
+def _build_shortcut(
+    section: DarknetSection, before: list[DarknetLayer], picture: Shape
+) -> DarknetLayer:
+    own = _get_input_shape(section, len(before) - 1, before, picture)
+    others = _get_source_layers(section, "from", before)
     if "weights_type" in section.options and section.options["weights_type"] != "none":
         raise Damaged(f"{section.words}: weights_type is not known here")
-    if any(_taken(section, other, before, picture) != own for other in others):
+    if any(_get_input_shape(section, other, before, picture) != own for other in others):
         raise Damaged(f"{section.words} adds layers of different shapes")
     return DarknetLayer(
-        Shortcut(_activation(section, "linear")), (len(before) - 1, *others), own, 0
+        Shortcut(_get_activation(section, "linear")), (len(before) - 1, *others), own, 0
     )
 
 
-def _route(section: DarknetSection, before: list[DarknetLayer], picture: Shape) -> DarknetLayer:
-    others = _others(section, "layers", before)
-    shapes = [_taken(section, other, before, picture) for other in others]
-    parts = section.integer("groups", 1, 1, _CHANNELS)
-    part = section.integer("group_id", 0, 0, parts - 1)
+def _build_route(
+    section: DarknetSection, before: list[DarknetLayer], picture: Shape
+) -> DarknetLayer:
+    others = _get_source_layers(section, "layers", before)
+    shapes = [_get_input_shape(section, other, before, picture) for other in others]
+    parts = section.read_integer("groups", 1, 1, _CHANNELS)
+    part = section.read_integer("group_id", 0, 0, parts - 1)
     if len({shape[1:] for shape in shapes}) > 1:
         raise Damaged(f"{section.words} joins layers of different heights or widths")
     if any(shape[0] % parts for shape in shapes):
         raise Damaged(f"{section.words}: {parts} groups do not divide the channels")
     channels = sum(shape[0] // parts for shape in shapes)
     return DarknetLayer(
-        Route(parts, part), others, _positive(section, (channels, *shapes[0][1:])), 0
+        Route(parts, part), others, _check_shape(section, (channels, *shapes[0][1:])), 0
     )
 
 
-def _upsample(section: DarknetSection, before: list[DarknetLayer], picture: Shape) -> DarknetLayer:
-    channels, height, width = _taken(section, len(before) - 1, before, picture)
-    stride = section.integer("stride", 2, 1, 32)
+def _build_upsample(
+    section: DarknetSection, before: list[DarknetLayer], picture: Shape
+) -> DarknetLayer:
+    channels, height, width = _get_input_shape(section, len(before) - 1, before, picture)
+    stride = section.read_integer("stride", 2, 1, 32)
     if section.options.get("scale", "1") not in ("1", "1.", "1.0"):
         raise Damaged(f"{section.words}: scale is not known here")
     return DarknetLayer(
         Upsample(stride),
         (len(before) - 1,),
-        _positive(section, (channels, height * stride, width * stride)),
+        _check_shape(section, (channels, height * stride, width * stride)),
         0,
     )
 
 
-def _yolo(section: DarknetSection, before: list[DarknetLayer], picture: Shape) -> DarknetLayer:
-    shape = _taken(section, len(before) - 1, before, picture)
-    if section.options.get("scale_x_y", "1") not in ("1", "1.", "1.0") or section.integer(
+def _build_yolo_head(
+    section: DarknetSection, before: list[DarknetLayer], picture: Shape
+) -> DarknetLayer:
+    shape = _get_input_shape(section, len(before) - 1, before, picture)
+    if section.options.get("scale_x_y", "1") not in ("1", "1.", "1.0") or section.read_integer(
         "new_coords", 0, 0, 1
     ):
         raise Damaged(
@@ -386,10 +400,10 @@ def _yolo(section: DarknetSection, before: list[DarknetLayer], picture: Shape) -
     if len(numbers) % 2:
         raise Damaged(f"{section.words}: anchors are pairs of width and height")
     pairs = tuple(zip(numbers[::2], numbers[1::2], strict=True))
-    mask = section.integers("mask") if "mask" in section.options else tuple(range(len(pairs)))
+    mask = section.read_integers("mask") if "mask" in section.options else tuple(range(len(pairs)))
     if not all(0 <= n < len(pairs) for n in mask):
         raise Damaged(f"{section.words}: mask names an anchor that is not there")
-    classes = section.integer("classes", 20, 1, _CLASSES)
+    classes = section.read_integer("classes", 20, 1, _CLASSES)
     if shape[0] != len(mask) * (5 + classes):
         raise Damaged(
             f"{section.words}: {len(mask)} anchors with {classes} classes need "
@@ -400,7 +414,7 @@ def _yolo(section: DarknetSection, before: list[DarknetLayer], picture: Shape) -
     )
 
 
-def _positive(section: DarknetSection, shape: Shape) -> Shape:
+def _check_shape(section: DarknetSection, shape: Shape) -> Shape:
     if min(shape) < 1 or shape[0] > _CHANNELS or max(shape[1:]) > SIDE:
         raise Damaged(
             f"{section.words} gives {shape[0]} channels of {shape[1]} x {shape[2]} values"
@@ -411,14 +425,14 @@ def _positive(section: DarknetSection, shape: Shape) -> Shape:
 _READERS: Mapping[str, Callable[[DarknetSection, list[DarknetLayer], Shape], DarknetLayer]] = (
     MappingProxyType(
         {
-            "convolutional": _convolution,
-            "conv": _convolution,
-            "maxpool": _maxpool,
-            "max": _maxpool,
-            "shortcut": _shortcut,
-            "route": _route,
-            "upsample": _upsample,
-            "yolo": _yolo,
+            "convolutional": _build_convolution,
+            "conv": _build_convolution,
+            "maxpool": _build_maxpool,
+            "max": _build_maxpool,
+            "shortcut": _build_shortcut,
+            "route": _build_route,
+            "upsample": _build_upsample,
+            "yolo": _build_yolo_head,
         }
     )
 )
@@ -467,14 +481,14 @@ def read_network(path: str | Path) -> DarknetNetwork:
         if picture.kind not in ("net", "network"):
             raise Damaged("it should begin with the section [net]")
         given = (
-            picture.integer("channels", 3, 1, 4),
-            picture.integer("height", 0, 1, SIDE),
-            picture.integer("width", 0, 1, SIDE),
+            picture.read_integer("channels", 3, 1, 4),
+            picture.read_integer("height", 0, 1, SIDE),
+            picture.read_integer("width", 0, 1, SIDE),
         )
         layers: list[DarknetLayer] = []
         values = weights = 0
         for section in rest:
-            layer = layer_of(section, layers, given)
+            layer = build_layer(section, layers, given)
             values += math.prod(layer.shape)
             weights += layer.weights
             if math.prod(layer.shape) > _VALUES or values > _VALUES_IN_ALL or weights > _WEIGHTS:
@@ -529,10 +543,10 @@ def read_weights(path: str | Path, network: DarknetNetwork) -> dict[int, tuple[F
         numbers = np.fromfile(file, "<f4", network.weights)
     if len(numbers) != network.weights or not np.isfinite(numbers).all():
         raise ArtifactError(f"{path}: not all weights are finite numbers; get the file again")
-    return dict(_convolutions(path, network, numbers))
+    return dict(_iterate_convolutions(path, network, numbers))
 
 
-def _convolutions(
+def _iterate_convolutions(
     path: Path, network: DarknetNetwork, numbers: Floats
 ) -> Iterator[tuple[int, tuple[Floats, Floats]]]:
     place = 0

@@ -37,7 +37,7 @@ _ARCHIVES = (
 )
 
 
-def file_type_hint(path: Path, own: str | None = None) -> str:
+def describe_file_type(path: Path, own: str | None = None) -> str:
     """Return what a file is, to be appended to a message that it is not the expected kind.
 
     Parameters
@@ -54,7 +54,7 @@ def file_type_hint(path: Path, own: str | None = None) -> str:
         ``" (it is ...)"``, or the empty string if the type is not recognised.
     """
     try:
-        found = _kind(path)
+        found = _describe_content(path)
     except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
         return ""
     return f" (it is {found})" if found and (own is None or own not in found) else ""
@@ -87,7 +87,7 @@ def check_there(path: Path) -> None:
     raise ArtifactError(f"{path}: a folder, not a model file")
 
 
-def _kind(path: Path) -> str:
+def _describe_content(path: Path) -> str:
     with open(path, "rb") as handle:
         start = handle.read(64)
         handle.seek(max(path.stat().st_size - len(_SEALED), 0))
@@ -103,7 +103,7 @@ def _kind(path: Path) -> str:
     if start.startswith(b"\x89HDF\r\n\x1a\n"):
         return "HDF5, for KerasModel if a Keras model is in it"
     if start.startswith(b"PK"):
-        return _archive(path)
+        return _describe_archive(path)
     if start.startswith(_OLD_TORCH):
         return (
             "written by an old torch.save: weights without a structure; name the wrapper that "
@@ -134,7 +134,7 @@ def _kind(path: Path) -> str:
     return ""
 
 
-def _archive(path: Path) -> str:
+def _describe_archive(path: Path) -> str:
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
     for mark, kind in _ARCHIVES:

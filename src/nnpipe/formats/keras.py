@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import ArtifactError, MissingDependency
-from nnpipe.core.messages import LOCKED, one_line
-from nnpipe.formats.file_types import check_there, file_type_hint
+from nnpipe.core.messages import LOCKED, format_one_line
+from nnpipe.formats.file_types import check_there, describe_file_type
 from nnpipe.formats.hdf5_heaps import check_text_heaps
 
 CONFIG, WEIGHTS, METADATA = "config.json", "model.weights.h5", "metadata.json"
@@ -30,7 +30,7 @@ _HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 _ZIP_MAGIC = b"PK"
 
 
-def kind_of(path: Path) -> str:
+def get_file_kind(path: Path) -> str:
     """Return ``"keras"``, ``"hdf5"`` or ``"else"`` according to the first bytes of a file.
 
     Raises
@@ -48,14 +48,14 @@ def kind_of(path: Path) -> str:
     return "hdf5" if start == _HDF5_MAGIC else "else"
 
 
-def most_bytes(path: Path) -> int:
+def compute_max_bytes(path: Path) -> int:
     """Return the largest number of bytes of weights that a file of this size can hold; a larger
     claim is false.
     """
     return path.stat().st_size * _EXPANSION_LIMIT + _SLACK
 
 
-def structure_in(path: Path) -> bytes | None:
+def read_structure(path: Path) -> bytes | None:
     """Return the JSON text of the model's structure; ``None`` if the file holds only weights.
 
     Raises
@@ -64,15 +64,15 @@ def structure_in(path: Path) -> bytes | None:
         If the file is missing, damaged or of another kind, or if its structure is larger than any
         model's.
     """
-    kind = kind_of(path)
+    kind = get_file_kind(path)
     if kind == "keras":
-        with _archive(path) as archive:
-            return _member(path, archive, CONFIG, _CONFIG_LIMIT)
+        with _open_archive(path) as archive:
+            return _read_member(path, archive, CONFIG, _CONFIG_LIMIT)
     if kind == "hdf5":
         with open_weights(path) as file:
-            return _attribute(path, file)
+            return _read_structure_attribute(path, file)
     raise ArtifactError(
-        f"{path}: neither a .keras archive nor an .h5 file{file_type_hint(path, 'KerasModel')}"
+        f"{path}: neither a .keras archive nor an .h5 file{describe_file_type(path, 'KerasModel')}"
     )
 
 
@@ -91,15 +91,15 @@ def open_weights(path: Path) -> Iterator[Any]:
         import h5py
     except ImportError as error:
         raise MissingDependency(f"h5py is needed here: pip install h5py ({error})") from None
-    kind = kind_of(path)
+    kind = get_file_kind(path)
     if kind == "keras":
-        with _archive(path) as archive:
-            source: Path | bytes = _member(path, archive, WEIGHTS, most_bytes(path))
+        with _open_archive(path) as archive:
+            source: Path | bytes = _read_member(path, archive, WEIGHTS, compute_max_bytes(path))
     elif kind == "hdf5":
         source = path
     else:
         raise ArtifactError(
-            f"{path}: not a Keras file, .keras or HDF5{file_type_hint(path, 'KerasModel')}"
+            f"{path}: not a Keras file, .keras or HDF5{describe_file_type(path, 'KerasModel')}"
         )
     try:
         check_text_heaps(source)
@@ -107,12 +107,12 @@ def open_weights(path: Path) -> Iterator[Any]:
     except BlockingIOError:
         raise ArtifactError(f"{path}: {LOCKED}") from None
     except Exception as error:
-        raise ArtifactError(f"{path}: damaged or truncated: {one_line(error)}") from None
+        raise ArtifactError(f"{path}: damaged or truncated: {format_one_line(error)}") from None
     with file:
         yield file
 
 
-def _attribute(path: Path, file: Any) -> bytes | None:
+def _read_structure_attribute(path: Path, file: Any) -> bytes | None:
     """Return the structure in an HDF5 file; ``None`` if it holds only weights."""
     try:
         if "model_config" not in file.attrs:
@@ -122,7 +122,9 @@ def _attribute(path: Path, file: Any) -> bytes | None:
         text = file.attrs["model_config"] if size <= _CONFIG_LIMIT else bytes(0)
         data = text.encode("utf-8", "replace") if isinstance(text, str) else bytes(text)
     except Exception as error:  # h5py raises errors of many types for damaged content
-        raise ArtifactError(f"{path}: its structure is damaged ({one_line(error)})") from None
+        raise ArtifactError(
+            f"{path}: its structure is damaged ({format_one_line(error)})"
+        ) from None
     if max(len(data), size) > _CONFIG_LIMIT:
         raise ArtifactError(
             f"{path}: its structure is {max(len(data), size):,} bytes long, far more than any "
@@ -132,22 +134,24 @@ def _attribute(path: Path, file: Any) -> bytes | None:
 
 
 @contextmanager
-def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
+def _open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
     try:
         archive = zipfile.ZipFile(path)
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise ArtifactError(f"{path}: damaged or truncated archive ({one_line(error)})") from None
+        raise ArtifactError(
+            f"{path}: damaged or truncated archive ({format_one_line(error)})"
+        ) from None
     with archive:
         yield archive
 
 
-def _member(path: Path, archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
+def _read_member(path: Path, archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
     try:
         info = archive.getinfo(name)
     except KeyError:
         raise ArtifactError(
             f"{path}: an archive without {name}, so not a Keras "
-            f"model{file_type_hint(path, 'KerasModel')}"
+            f"model{describe_file_type(path, 'KerasModel')}"
         ) from None
     if info.file_size > limit:
         raise ArtifactError(
@@ -156,14 +160,14 @@ def _member(path: Path, archive: zipfile.ZipFile, name: str, limit: int) -> byte
     try:
         return archive.read(info)
     except Exception as error:  # zlib, checksums and encryption raise errors of different types
-        raise ArtifactError(f"{path}: its {name} is damaged ({one_line(error)})") from None
+        raise ArtifactError(f"{path}: its {name} is damaged ({format_one_line(error)})") from None
 
 
 # Readers of weights and names in HDF5 files from untrusted sources.
 #
 # They follow no links and open no other files.  They check the claimed size of an attribute before
-# they read it; callers of :func:`array` check the shape of a dataset.  Callers open the file with
-# h5py.
+# they read it; callers of :func:`read_array` check the shape of a dataset.  Callers open the file
+# with h5py.
 
 # bytes of the names of layers or weights; far more than any real model has
 _ATTRIBUTE_LIMIT = 1 << 20
@@ -174,7 +178,7 @@ class WeightsMismatch(Exception):
     """An error about weights in a file that do not belong to the model."""
 
 
-def datasets(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def iterate_datasets(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the path and the HDF5 dataset of each weight in a file of the layout of Keras 3.
 
     The state of the optimiser is left out.
@@ -193,14 +197,14 @@ def datasets(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         path = f"{prefix}{name}"
         if path == "optimizer":
             continue
-        item = child(group, name)
+        item = get_member(group, name)
         if isinstance(item, h5py.Group):
-            yield from datasets(item, path + "/")
+            yield from iterate_datasets(item, path + "/")
         else:
-            yield path, _checked(path, item)
+            yield path, _check_dataset(path, item)
 
 
-def dataset(group: Any, path: str) -> Any:
+def get_dataset(group: Any, path: str) -> Any:
     """Return the HDF5 dataset at a path of names of groups that ends with its own name.
 
     Raises
@@ -212,11 +216,11 @@ def dataset(group: Any, path: str) -> Any:
         file.
     """
     for part in path.split("/"):
-        group = child(group, part)
-    return _checked(path, group)
+        group = get_member(group, part)
+    return _check_dataset(path, group)
 
 
-def child(group: Any, name: str) -> Any:
+def get_member(group: Any, name: str) -> Any:
     """Return a member of a group.
 
     Raises
@@ -236,7 +240,7 @@ def child(group: Any, name: str) -> Any:
     return group[name]
 
 
-def _checked(path: str, item: Any) -> Any:
+def _check_dataset(path: str, item: Any) -> Any:
     import h5py
 
     if not isinstance(item, h5py.Dataset) or item.dtype.kind not in "biuf":
@@ -246,12 +250,12 @@ def _checked(path: str, item: Any) -> Any:
     return item
 
 
-def array(item: Any) -> np.ndarray:
+def read_array(item: Any) -> np.ndarray:
     """Return the content of a dataset; the caller has checked its shape."""
     return np.asarray(item[()])
 
 
-def names(group: Any, name: str) -> list[str]:
+def read_names(group: Any, name: str) -> list[str]:
     """Return a list of names from the attribute ``name``; long lists are split over ``name0``,
     ``name1``, ...
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nnpipe.core.bounded_json import entries, parse_json, read_object
+from nnpipe.core.bounded_json import iter_entries, parse_json, read_object
 from nnpipe.core.errors import ArtifactError, SpecMismatch
-from nnpipe.core.files import sha256_of, write_text
-from nnpipe.core.generation import TOKENS, generation_io
+from nnpipe.core.files import compute_sha256, write_text
+from nnpipe.core.generation import TOKENS, build_generation_io
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.onnx import read_onnx
 
@@ -33,7 +33,7 @@ _LARGEST, _MOST_FILES = 1 << 20, 4096
 def write_listing(files: Sequence[Path], path: Path) -> None:
     """Write the names, sizes and checksums of files."""
     found = {
-        str(file.resolve()): {"size": file.stat().st_size, "sha256": sha256_of(file)}
+        str(file.resolve()): {"size": file.stat().st_size, "sha256": compute_sha256(file)}
         for file in files
     }
     write_text(path, json.dumps(found, indent=1) + "\n")
@@ -53,14 +53,14 @@ def check_listing(files: Sequence[Path], path: Path) -> None:
         if (
             entry is None
             or entry["size"] != file.stat().st_size
-            or entry["sha256"] != sha256_of(file)
+            or entry["sha256"] != compute_sha256(file)
         ):
             raise ArtifactError(
                 f"{path}: {file} is another file, or has changed since this list was written"
             )
 
 
-def listed_folder(path: Path, name: str) -> Path:
+def find_listed_folder(path: Path, name: str) -> Path:
     """Return the folder with the file of this name in a list, after a check of all files of the
     list.
 
@@ -79,7 +79,7 @@ def listed_folder(path: Path, name: str) -> Path:
     raise ArtifactError(f"{path}: lists no {name}")
 
 
-def listed_size(path: Path) -> int:
+def compute_listed_size(path: Path) -> int:
     """Return the size of all files of a list, in bytes; raise :class:`ArtifactError` if it
     cannot be read.
     """
@@ -159,7 +159,7 @@ def read_genai_folder(folder: Path) -> GenAIFolder:
         or not isinstance(decoder.get("filename"), str)
     ):
         raise ArtifactError(f"{where}: describes no decoder of text")
-    for name, value in entries(config):
+    for name, value in iter_entries(config):
         if (
             name == "session_options"
             and isinstance(value, dict)
@@ -187,13 +187,13 @@ def read_genai_folder(folder: Path) -> GenAIFolder:
         folder,
         config,
         tuple(files),
-        _whole(where, model, "context_length", _LONGEST_CONTEXT),
-        _whole(where, model, "vocab_size", 1 << 24),
+        _get_integer(where, model, "context_length", _LONGEST_CONTEXT),
+        _get_integer(where, model, "vocab_size", 1 << 24),
         tuple(each for each in ends if isinstance(each, int)),
     )
 
 
-def _whole(where: Path, model: Mapping[str, Any], name: str, most: int) -> int:
+def _get_integer(where: Path, model: Mapping[str, Any], name: str, most: int) -> int:
     value = model.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= most:
         raise ArtifactError(f"{where}: {name} should be a number from 1 to {most:,}")
@@ -256,7 +256,7 @@ def write_genai_archive(path: Path, folder: Path, io: IOSpec) -> None:
     write_stored(path, {_IO: json.dumps(io.to_json()).encode(), **files})
 
 
-def io_of_genai_archive(path: Path) -> IOSpec:
+def read_genai_io(path: Path) -> IOSpec:
     """Return the inputs and outputs that an archive states.
 
     Raises
@@ -295,7 +295,7 @@ def _read_genai_archive(path: Path, folder: Path | None) -> IOSpec:
             tokens = next(
                 (spec.shape[-1] for spec in io.outputs if spec.name == TOKENS and spec.shape), None
             )
-            if tokens is None or io != generation_io(tokens):
+            if tokens is None or io != build_generation_io(tokens):
                 raise ArtifactError(
                     f"{path}: does not state the inputs and outputs of a model that generates text"
                 )
@@ -346,7 +346,7 @@ class TransformersFolder:
             self.preprocessor.get("crop_size") if self.preprocessor.get("do_center_crop") else None
         )
         said = (
-            _sides(value)
+            _parse_size(value)
             for value in (self.config.get("image_size"), cropped, self.preprocessor.get("size"))
         )
         return next((sides for sides in said if sides), None)
@@ -372,7 +372,7 @@ def _is_side(value: Any) -> bool:
     return type(value) is int and 0 < value < 1 << 14
 
 
-def _sides(value: Any) -> tuple[int, int] | None:
+def _parse_size(value: Any) -> tuple[int, int] | None:
     """Return height and width from a number, a pair, or a mapping as image processors of
     transformers write it.
     """
@@ -396,7 +396,7 @@ def read_folder(folder: Path) -> TransformersFolder:
             f"{TRANSFORMERS_CONFIGURATION}"
         )
     config = read_object(folder / TRANSFORMERS_CONFIGURATION)
-    for name, value in entries(config):
+    for name, value in iter_entries(config):
         if name in ("auto_map", "quantization_config", "trust_remote_code"):
             raise ArtifactError(
                 f"{folder / TRANSFORMERS_CONFIGURATION}: {name} asks for additional code or "

@@ -20,8 +20,8 @@ import numpy as np
 
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.formats._protobuf import Span, fields, integers, spans, text
-from nnpipe.formats.file_types import Damaged, check_there, file_type_hint
+from nnpipe.formats._protobuf import Span, iterate_fields, iterate_spans, read_integers, read_text
+from nnpipe.formats.file_types import Damaged, check_there, describe_file_type
 
 # Readers of single values in an ONNX file: descriptions of tensors, and constants with one element.
 #
@@ -39,7 +39,7 @@ DTYPES = dict(
 _TENSOR_DIMS, _TENSOR_TYPE, _TENSOR_FLOATS, _TENSOR_INT32S, _TENSOR_RAW = 1, 2, 4, 5, 9
 
 
-def value_info(
+def read_value_info(
     data: memoryview, span: Span
 ) -> tuple[str, tuple[str | None, tuple[int | None, ...] | None]]:
     """Return the name of a tensor with its element type and shape, read from a ValueInfoProto.
@@ -48,63 +48,71 @@ def value_info(
     stated.
     """
     name, dtype, shape = "", None, None
-    for number, value in messages(data, span):
+    for number, value in iterate_messages(data, span):
         if number == 1:
-            name = text(data, value)
+            name = read_text(data, value)
         elif number == 2:
-            for tensor in spans(data, value, 1):
-                for part, content in fields(data, tensor):
+            for tensor in iterate_spans(data, value, 1):
+                for part, content in iterate_fields(data, tensor):
                     if part == 1 and isinstance(content, int):
                         dtype = DTYPES.get(content)
                     elif part == 2 and not isinstance(content, int):
-                        shape = tuple(_length(data, axis) for axis in spans(data, content, 1))
+                        shape = tuple(
+                            _read_length(data, axis) for axis in iterate_spans(data, content, 1)
+                        )
     return name, (dtype, shape)
 
 
-def _length(data: memoryview, span: Span) -> int | None:
+def _read_length(data: memoryview, span: Span) -> int | None:
     """Return the length of a dimension; ``None`` for a free one, which has a name or nothing
     instead of a length.
     """
     known = [
-        value for number, value in fields(data, span) if number == 1 and isinstance(value, int)
+        value
+        for number, value in iterate_fields(data, span)
+        if number == 1 and isinstance(value, int)
     ]
     return known[-1] if known and known[-1] < 1 << 63 else None
 
 
-def first_axis_name(data: memoryview, span: Span) -> str:
+def read_first_axis_name(data: memoryview, span: Span) -> str:
     """Return the name of a tensor's first axis, read from a ValueInfoProto.
 
     The empty string is returned if the axis has a length or no name.
     """
-    for kind in spans(data, span, 2):
-        for tensor in spans(data, kind, 1):
-            for shape in spans(data, tensor, 2):
-                for axis in itertools.islice(spans(data, shape, 1), 1):
-                    named = [value for number, value in fields(data, axis) if number == 2]
-                    if _length(data, axis) is None and named and not isinstance(named[-1], int):
-                        return text(data, named[-1])
+    for kind in iterate_spans(data, span, 2):
+        for tensor in iterate_spans(data, kind, 1):
+            for shape in iterate_spans(data, tensor, 2):
+                for axis in itertools.islice(iterate_spans(data, shape, 1), 1):
+                    named = [value for number, value in iterate_fields(data, axis) if number == 2]
+                    if (
+                        _read_length(data, axis) is None
+                        and named
+                        and not isinstance(named[-1], int)
+                    ):
+                        return read_text(data, named[-1])
     return ""
 
 
-def only_element(data: memoryview, span: Span) -> float | None:
+def read_only_element(data: memoryview, span: Span) -> float | None:
     """Return the element of a TensorProto with one element; ``None`` if it has more, or holds no
     number.
     """
     kind, size, raw, plain = "", 1, b"", 0.0
-    for number, value in fields(data, span):
+    for number, value in iterate_fields(data, span):
         content = (
             b"" if isinstance(value, int) else bytes(data[value[0] : min(value[1], value[0] + 16)])
         )
         if number == _TENSOR_TYPE and isinstance(value, int):
             kind = DTYPES.get(value, "")
         elif number == _TENSOR_DIMS:
-            size *= math.prod(integers(data, value))
+            size *= math.prod(read_integers(data, value))
         elif number == _TENSOR_RAW:
             raw = content
         elif number == _TENSOR_FLOATS and len(content) == 4:
             plain = float(np.frombuffer(content, "<f4")[0])
         elif number == _TENSOR_INT32S:
-            plain = float(next(iter(integers(data, value)), 0))
+            plain = float(next(iter(read_integers(data, value)), 0))
     if size != 1 or not kind or kind == "string":
         return None
     if raw and kind != "bfloat16" and len(raw) == np.dtype(kind).itemsize:
@@ -112,9 +120,9 @@ def only_element(data: memoryview, span: Span) -> float | None:
     return plain
 
 
-def messages(data: memoryview, span: Span) -> Iterator[tuple[int, Span]]:
+def iterate_messages(data: memoryview, span: Span) -> Iterator[tuple[int, Span]]:
     """Yield the number of each field that is not an integer, and the span of its content."""
-    for number, value in fields(data, span):
+    for number, value in iterate_fields(data, span):
         if not isinstance(value, int):
             yield number, value
 
@@ -172,7 +180,7 @@ class ONNXFile:
     zipped: Mapping[str, str] = field(default_factory=dict)
     batch_names: frozenset[str] = frozenset()
 
-    def unzipped(self) -> ONNXFile:
+    def with_score_tensors(self) -> ONNXFile:
         """Return a copy in which tensors of scores, ``(n, classes)``, replace the dictionaries
         of scores.
         """
@@ -201,18 +209,18 @@ class ONNXFile:
         try:
             return IOSpec(
                 tuple(
-                    self._spec(name, *value, shapes.get(name))
+                    self._build_spec(name, *value, shapes.get(name))
                     for name, value in self.inputs.items()
                 ),
                 tuple(
-                    self._spec(name, *value, shapes.get(name))
+                    self._build_spec(name, *value, shapes.get(name))
                     for name, value in self.outputs.items()
                 ),
             )
         except SpecMismatch as error:
             raise ArtifactError(f"{self.path}: {error}") from None
 
-    def quantised(self, spec: TensorSpec) -> TensorSpec:
+    def with_quantization(self, spec: TensorSpec) -> TensorSpec:
         """Return ``spec`` with the file's quantisation of the tensor, if it has one."""
         found = self.quantisation.get(spec.name)
         return TensorSpec(spec.name, spec.shape, spec.dtype, *found) if found else spec
@@ -239,7 +247,7 @@ class ONNXFile:
         places = [self.path, *(self.path.parent / location for location in self.external)]
         return sum(place.stat().st_size for place in places if place.is_file())
 
-    def _spec(
+    def _build_spec(
         self,
         name: str,
         dtype: str | None,
@@ -260,7 +268,7 @@ class ONNXFile:
             raise ArtifactError(
                 f"{self.path}: it does not say what {name!r} is; infer its shapes and save it again"
             )
-        return self.quantised(TensorSpec(name, shape, dtype))
+        return self.with_quantization(TensorSpec(name, shape, dtype))
 
 
 def read_onnx(path: str | Path) -> ONNXFile:
@@ -283,7 +291,7 @@ def read_onnx(path: str | Path) -> ONNXFile:
         return reader.result(path)
     except (Damaged, SpecMismatch) as error:
         raise ArtifactError(
-            f"{path}: not a usable ONNX model: {error}{file_type_hint(path, 'ONNXModel')}"
+            f"{path}: not a usable ONNX model: {error}{describe_file_type(path, 'ONNXModel')}"
         ) from None
 
 
@@ -303,46 +311,46 @@ class _Reader:
         whole = (0, len(self.data))
         # protobuf merges the fields of a message that occurs twice, so every graph is read.
         found = False
-        for graph in spans(self.data, whole, _MODEL_GRAPH):
+        for graph in iterate_spans(self.data, whole, _MODEL_GRAPH):
             found = True
             self.graph(graph, 0)
         if not found:
             raise Damaged("it holds no graph")
         main, bodies = self.kinds, {}
-        for function in spans(self.data, whole, _MODEL_FUNCTIONS):
+        for function in iterate_spans(self.data, whole, _MODEL_FUNCTIONS):
             self.kinds, name, domain = Counter(), "", ""
-            for number, value in messages(self.data, function):
+            for number, value in iterate_messages(self.data, function):
                 if number == _FUNCTION_NODE:
                     self.node(value, 1)
                 elif number == _FUNCTION_ATTRIBUTE:
                     self.attribute(value, 1)
                 elif number == _FUNCTION_NAME:
-                    name = text(self.data, value)
+                    name = read_text(self.data, value)
                 elif number == _FUNCTION_DOMAIN:
-                    domain = text(self.data, value)
+                    domain = read_text(self.data, value)
             bodies[f"{domain}::{name}"] = self.kinds
         _check_functions(main, bodies)
-        for entry in spans(self.data, whole, _MODEL_PROPERTIES):
-            self.texts(entry, 1, 2)
+        for entry in iterate_spans(self.data, whole, _MODEL_PROPERTIES):
+            self.check_texts(entry, 1, 2)
 
-    def texts(self, span: Span, *wanted: int) -> None:
+    def check_texts(self, span: Span, *wanted: int) -> None:
         """Raise :class:`Damaged` unless the ``wanted`` fields of a message are valid UTF-8."""
-        for number, value in messages(self.data, span):
+        for number, value in iterate_messages(self.data, span):
             if number in wanted:
-                text(self.data, value)
+                read_text(self.data, value)
 
     def graph(self, span: Span, depth: int) -> None:
         if depth > _DEPTH_LIMIT:
             raise Damaged("graphs are nested too deeply")
-        for number, value in messages(self.data, span):
+        for number, value in iterate_messages(self.data, span):
             if number == _GRAPH_NODE:
                 self.node(value, depth)
             elif number == _GRAPH_INITIALIZER:
                 self.tensor(value, keep=depth == 0)
             elif number == _GRAPH_SPARSE:
-                self.sparse(value)
+                self.read_sparse_tensor(value)
             elif number == _GRAPH_VALUE:
-                self.texts(value, _VALUE_NAME)
+                self.check_texts(value, _VALUE_NAME)
             elif depth == 0 and number == _GRAPH_INPUT:
                 self.inputs.append(value)
             elif depth == 0 and number == _GRAPH_OUTPUT:
@@ -350,17 +358,17 @@ class _Reader:
 
     def node(self, span: Span, depth: int) -> None:
         kind, domain, inputs, outputs = "", "", [], []
-        for number, value in messages(self.data, span):
+        for number, value in iterate_messages(self.data, span):
             if number == _NODE_INPUT:
-                inputs.append(text(self.data, value))
+                inputs.append(read_text(self.data, value))
             elif number == _NODE_OUTPUT:
-                outputs.append(text(self.data, value))
+                outputs.append(read_text(self.data, value))
             elif number == _NODE_OP_TYPE:
-                kind = text(self.data, value)
+                kind = read_text(self.data, value)
             elif number == _NODE_DOMAIN:
-                domain = text(self.data, value)
+                domain = read_text(self.data, value)
             elif number == _NODE_NAME:
-                text(self.data, value)  # frameworks refuse names that are not UTF-8
+                read_text(self.data, value)  # frameworks refuse names that are not UTF-8
             elif number == _NODE_ATTRIBUTE:
                 self.attribute(value, depth)
         self.kinds[f"{domain}::{kind}"] += 1
@@ -371,26 +379,26 @@ class _Reader:
             self.producers.update((name, (kind, inputs)) for name in outputs)
 
     def attribute(self, span: Span, depth: int) -> None:
-        for number, value in messages(self.data, span):
+        for number, value in iterate_messages(self.data, span):
             if number == _ATTRIBUTE_NAME:
-                text(self.data, value)
+                read_text(self.data, value)
             elif number in _ATTRIBUTE_TENSORS:
                 self.tensor(value)
             elif number in _ATTRIBUTE_GRAPHS:
                 self.graph(value, depth + 1)
             elif number in _ATTRIBUTE_SPARSE:
-                self.sparse(value)
+                self.read_sparse_tensor(value)
 
-    def sparse(self, span: Span) -> None:
-        for number, value in messages(self.data, span):
+    def read_sparse_tensor(self, span: Span) -> None:
+        for number, value in iterate_messages(self.data, span):
             if number in _SPARSE_TENSORS:
                 self.tensor(value)
 
     def tensor(self, span: Span, keep: bool = False) -> None:
-        for number, value in messages(self.data, span):
+        for number, value in iterate_messages(self.data, span):
             if number == _TENSOR_EXTERNAL:
                 entry = dict.fromkeys((1, 2), "") | {
-                    n: text(self.data, v) for n, v in fields(self.data, value)
+                    n: read_text(self.data, v) for n, v in iterate_fields(self.data, value)
                 }
                 if "\0" in entry[2]:
                     raise Damaged(
@@ -399,12 +407,12 @@ class _Reader:
                 if entry[1] == "location":
                     self.external[entry[2]] = None
             elif keep and number == _TENSOR_NAME:
-                self.constants[text(self.data, value)] = span
+                self.constants[read_text(self.data, value)] = span
 
     def result(self, path: Path) -> ONNXFile:
         """Return the description of the file, made from what was collected."""
-        inputs = dict(value_info(self.data, span) for span in self.inputs)
-        outputs = dict(value_info(self.data, span) for span in self.outputs)
+        inputs = dict(read_value_info(self.data, span) for span in self.inputs)
+        outputs = dict(read_value_info(self.data, span) for span in self.outputs)
         # Old files list their weights among the inputs.
         inputs = {name: value for name, value in inputs.items() if name not in self.constants}
         quantisation = {}
@@ -423,7 +431,7 @@ class _Reader:
             for name, (kind, operands) in made.items()
             if kind == "ZipMap" and operands
         }
-        names = frozenset(first_axis_name(self.data, span) for span in self.inputs) - {""}
+        names = frozenset(read_first_axis_name(self.data, span) for span in self.inputs) - {""}
         return ONNXFile(path, inputs, outputs, known, tuple(self.external), zipped, names)
 
     def parameters(self, operands: list[str]) -> tuple[float, int] | None:
@@ -431,14 +439,16 @@ class _Reader:
 
         ``None`` is returned unless both are single numbers that are stored in the file.
         """
-        scale = self._number(operands[1]) if len(operands) > 1 else None
-        zero = self._number(operands[2]) if len(operands) > 2 and operands[2] else 0.0
+        scale = self._read_constant(operands[1]) if len(operands) > 1 else None
+        zero = self._read_constant(operands[2]) if len(operands) > 2 and operands[2] else 0.0
         if scale is None or zero is None or not 0 < scale < math.inf:
             return None
         return scale, int(zero)
 
-    def _number(self, name: str) -> float | None:
-        return only_element(self.data, self.constants[name]) if name in self.constants else None
+    def _read_constant(self, name: str) -> float | None:
+        return (
+            read_only_element(self.data, self.constants[name]) if name in self.constants else None
+        )
 
 
 def _check_functions(main: Counter[str], bodies: Mapping[str, Counter[str]]) -> None:
@@ -455,7 +465,7 @@ def _check_functions(main: Counter[str], bodies: Mapping[str, Counter[str]]) -> 
     sizes: dict[str, int] = {}  # nodes of a function, with those of the functions that it calls
     depths: dict[str, int] = {}
 
-    def total(kinds: Counter[str]) -> int:
+    def count_total(kinds: Counter[str]) -> int:
         return sum(count * sizes.get(kind, 1) for kind, count in kinds.items())
 
     for start in bodies:
@@ -472,11 +482,11 @@ def _check_functions(main: Counter[str], bodies: Mapping[str, Counter[str]]) -> 
                 continue
             del calling[name]
             depths[name] = 1 + max((depths.get(kind, 0) for kind in bodies[name]), default=0)
-            sizes[name] = total(bodies[name])
+            sizes[name] = count_total(bodies[name])
             if depths[name] > _CALL_DEPTH:
                 raise Damaged(f"its functions call one another more than {_CALL_DEPTH} levels deep")
             # Sizes can double with each level, so that their digits would fill the memory.
             if sizes[name] > _MOST_INLINED:
                 raise Damaged(f"its function {name!r} stands for more than {_MOST_INLINED:,} nodes")
-    if bodies and total(main) > _MOST_INLINED + main.total():
+    if bodies and count_total(main) > _MOST_INLINED + main.total():
         raise Damaged(f"its functions stand for more than {_MOST_INLINED:,} nodes")

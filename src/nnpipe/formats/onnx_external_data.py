@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.formats._protobuf import Span, fields, text, varint
+from nnpipe.formats._protobuf import Span, iterate_fields, read_text, read_varint
 from nnpipe.formats.file_types import Damaged
 from nnpipe.formats.onnx import ONNXFile
 
@@ -32,7 +32,7 @@ _BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
-class _Outside:
+class _ExternalPart:
     """A part of another file."""
 
     path: Path
@@ -40,7 +40,7 @@ class _Outside:
     length: int
 
 
-_Piece = bytes | Span | _Outside
+_Piece = bytes | Span | _ExternalPart
 """A piece of the output: bytes, a part of the model's own file, or a part of another file."""
 
 
@@ -66,7 +66,7 @@ def write_joined(file: ONNXFile, path: Path) -> None:
         ):
             data = memoryview(content)
             try:
-                pieces = _pieces(data, (0, len(data)), "model", file.path.parent, 0)
+                pieces = _split_message(data, (0, len(data)), "model", file.path.parent, 0)
                 with open(path, "wb") as out:
                     for piece in pieces:
                         _write(piece, data, out)
@@ -76,37 +76,41 @@ def write_joined(file: ONNXFile, path: Path) -> None:
         raise ArtifactError(f"{file.path}: not a usable ONNX model: {error}") from None
 
 
-def _pieces(data: memoryview, span: Span, kind: str, folder: Path, depth: int) -> list[_Piece]:
+def _split_message(
+    data: memoryview, span: Span, kind: str, folder: Path, depth: int
+) -> list[_Piece]:
     """Return the pieces of a message with its external weights; one piece if the message has
     none.
     """
     if depth > _DEPTH_LIMIT:
         raise Damaged("graphs are nested too deeply")
     if kind == "tensor":
-        return _tensor(data, span, folder)
+        return _split_tensor(data, span, folder)
     pieces: list[_Piece] = []
     changed = False
-    for number, whole, content in _fields(data, span):
+    for number, whole, content in _iterate_fields(data, span):
         within = _WITHIN[kind].get(number)
-        inner = _pieces(data, content, within, folder, depth + 1) if within and content else []
+        inner = (
+            _split_message(data, content, within, folder, depth + 1) if within and content else []
+        )
         if not inner or inner == [content]:
             pieces.append(whole)
         else:
-            pieces += [_head(number, sum(map(_length, inner))), *inner]
+            pieces += [_encode_header(number, sum(map(_get_length, inner))), *inner]
             changed = True
     return pieces if changed else [span]
 
 
-def _tensor(data: memoryview, span: Span, folder: Path) -> list[_Piece]:
+def _split_tensor(data: memoryview, span: Span, folder: Path) -> list[_Piece]:
     """Return the pieces of a TensorProto, with external data in the place of its reference to
     it.
     """
     entries: dict[str, str] = {}
     kept: list[_Piece] = []
-    for number, whole, content in _fields(data, span):
+    for number, whole, content in _iterate_fields(data, span):
         if number == _EXTERNAL and content:
             said = {1: "", 2: ""} | {
-                part: text(data, value) for part, value in fields(data, content)
+                part: read_text(data, value) for part, value in iterate_fields(data, content)
             }
             entries[said[1]] = said[2]
         elif number != _LOCATION:
@@ -122,14 +126,14 @@ def _tensor(data: memoryview, span: Span, folder: Path) -> list[_Piece]:
         raise Damaged("the offset or length of an external weight is not a number") from None
     if not 0 <= start <= start + length <= size:
         raise Damaged(f"a weight reaches beyond the end of {entries['location']!r}")
-    return [*kept, _head(_RAW, length), _Outside(place, start, length)]
+    return [*kept, _encode_header(_RAW, length), _ExternalPart(place, start, length)]
 
 
-def _head(number: int, length: int) -> bytes:
-    return _varint(number << 3 | 2) + _varint(length)
+def _encode_header(number: int, length: int) -> bytes:
+    return _encode_varint(number << 3 | 2) + _encode_varint(length)
 
 
-def _varint(value: int) -> bytes:
+def _encode_varint(value: int) -> bytes:
     found = bytearray()
     while value > 0x7F:
         found.append(value & 0x7F | 0x80)
@@ -137,25 +141,25 @@ def _varint(value: int) -> bytes:
     return bytes([*found, value])
 
 
-def _length(piece: _Piece) -> int:
-    if isinstance(piece, _Outside):
+def _get_length(piece: _Piece) -> int:
+    if isinstance(piece, _ExternalPart):
         return piece.length
     return len(piece) if isinstance(piece, bytes) else piece[1] - piece[0]
 
 
-def _fields(data: memoryview, span: Span) -> Iterator[tuple[int, Span, Span | None]]:
+def _iterate_fields(data: memoryview, span: Span) -> Iterator[tuple[int, Span, Span | None]]:
     """Yield the number of each field of a message, the span of the field, and the span of its
     content if it has one.
     """
     at, end = span
     while at < end:
         start = at
-        tag, at = varint(data, at, end)
+        tag, at = read_varint(data, at, end)
         content: Span | None = None
         if tag & 7 == 0:
-            _, at = varint(data, at, end)
+            _, at = read_varint(data, at, end)
         elif tag & 7 == 2:
-            length, at = varint(data, at, end)
+            length, at = read_varint(data, at, end)
             content = (at, at + length)
             at += length
         elif tag & 7 in (1, 5):

@@ -17,9 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.formats._protobuf import Span, fields, integer, integers, mapped_onnx, spans, text
+from nnpipe.formats._protobuf import (
+    Span,
+    iterate_fields,
+    iterate_spans,
+    map_onnx_file,
+    read_integer,
+    read_integers,
+    read_text,
+)
 from nnpipe.formats.file_types import Damaged
-from nnpipe.formats.onnx import DTYPES, messages, read_onnx
+from nnpipe.formats.onnx import DTYPES, iterate_messages, read_onnx
 
 # The reader of the nodes of an ONNX file: operators with their inputs, outputs and attributes.
 #
@@ -61,7 +69,7 @@ class ONNXNode:
         """The node's name, or the name of its first output if it has none."""
         return self.name or next(filter(None, self.outputs), "")
 
-    def takes(self, place: int) -> str:
+    def get_input(self, place: int) -> str:
         """Return the name of the input at an index, or the empty string if it is left out."""
         return self.inputs[place] if place < len(self.inputs) else ""
 
@@ -75,12 +83,12 @@ def read_nodes(path: str | Path) -> list[ONNXNode]:
         If the file is missing or damaged; the message names it.
     """
     found: list[ONNXNode] = []
-    with mapped_onnx(path) as data:
+    with map_onnx_file(path) as data:
         reader = _NodesReader(data, found)
-        for graph in spans(data, (0, len(data)), _GRAPH):
+        for graph in iterate_spans(data, (0, len(data)), _GRAPH):
             reader.graph(graph, 0)
-        for function in spans(data, (0, len(data)), _FUNCTIONS):
-            for node in spans(data, function, _FUNCTION_NODE):
+        for function in iterate_spans(data, (0, len(data)), _FUNCTIONS):
+            for node in iterate_spans(data, function, _FUNCTION_NODE):
                 reader.node(node, 1)
     return found
 
@@ -93,7 +101,7 @@ class _NodesReader:
     def graph(self, span: Span, depth: int) -> None:
         if depth > _DEPTH_LIMIT:
             raise Damaged("graphs are nested too deeply")
-        for node in spans(self.data, span, _NODE):
+        for node in iterate_spans(self.data, span, _NODE):
             self.node(node, depth)
 
     def node(self, span: Span, depth: int) -> None:
@@ -115,47 +123,47 @@ def read_node(data: memoryview, span: Span, tensor: Within, graph: Within) -> ON
     """
     texts: dict[int, list[str]] = {1: [], 2: [], 3: [], 4: [], _DOMAIN: []}
     attributes: dict[str, Any] = {}
-    for number, value in fields(data, span):
+    for number, value in iterate_fields(data, span):
         if number in texts:
-            texts[number].append(text(data, value))
+            texts[number].append(read_text(data, value))
         elif number == _ATTRIBUTE and isinstance(value, tuple):
-            name, content = _attribute(data, value, tensor, graph)
+            name, content = _read_attribute(data, value, tensor, graph)
             attributes[name] = content
     names = {number: "".join(parts) for number, parts in texts.items()}
     kind = names[4] if names[_DOMAIN] in ("", "ai.onnx") else f"{names[_DOMAIN]}::{names[4]}"
     return ONNXNode(kind, names[3], tuple(texts[1]), tuple(texts[2]), attributes)
 
 
-def _attribute(data: memoryview, span: Span, tensor: Within, graph: Within) -> tuple[str, Any]:
+def _read_attribute(data: memoryview, span: Span, tensor: Within, graph: Within) -> tuple[str, Any]:
     name, listed = "", False
     value: Any = None
     numbers: list[float] = []
-    for number, content in fields(data, span):
+    for number, content in iterate_fields(data, span):
         if number == 1:
-            name = text(data, content)
+            name = read_text(data, content)
         elif number == 20:
             # a list of floats, integers or strings, which may be empty
             listed = content in (6, 7, 8)
         elif number == 3:
-            value = integer(data, content)
+            value = read_integer(data, content)
         elif number == 8:
-            numbers += integers(data, content)
+            numbers += read_integers(data, content)
         elif not isinstance(content, tuple):
             continue
         elif number == 2:
-            value = _floats(data, content)[0]
+            value = _read_floats(data, content)[0]
         elif number == 4:
             value = bytes(data[content[0] : content[1]]).decode("utf-8", "replace")
         elif number == 5:
             value = tensor(content)
         elif number == 7:
-            numbers += _floats(data, content)
+            numbers += _read_floats(data, content)
         elif number in (6, 11):
             graph(content)
     return name, tuple(numbers) if numbers or listed else value
 
 
-def _floats(data: memoryview, span: Span) -> list[float]:
+def _read_floats(data: memoryview, span: Span) -> list[float]:
     size = span[1] - span[0]
     if size % 4 or not size:
         raise Damaged("a list of floats is cut off")
@@ -229,7 +237,7 @@ def read_onnx_network(path: str | Path) -> ONNXNetwork:
     path = Path(path)
     file = read_onnx(path)
     file.check_external()
-    with mapped_onnx(path) as data:
+    with map_onnx_file(path) as data:
         reader = _Reader(data, path.resolve().parent)
         reader.model()
     inputs = {name: value for name, value in file.inputs.items() if name not in reader.constants}
@@ -245,14 +253,14 @@ class _Reader:
 
     def model(self) -> None:
         whole = (0, len(self.data))
-        for opset in spans(self.data, whole, 8):
+        for opset in iterate_spans(self.data, whole, 8):
             found: dict[int, Any] = {1: "", 2: 1}
-            for number, value in fields(self.data, opset):
-                found[number] = text(self.data, value) if number == 1 else value
+            for number, value in iterate_fields(self.data, opset):
+                found[number] = read_text(self.data, value) if number == 1 else value
             if found[1] in ("", "ai.onnx") and isinstance(found[2], int):
                 self.opset = found[2]
-        for graph in spans(self.data, whole, 7):
-            for number, value in fields(self.data, graph):
+        for graph in iterate_spans(self.data, whole, 7):
+            for number, value in iterate_fields(self.data, graph):
                 if isinstance(value, int):
                     continue
                 if number == 1:
@@ -279,13 +287,13 @@ class _Reader:
         }
         elsewhere: dict[str, str] = {}
         outside = False
-        for number, value in fields(self.data, span):
+        for number, value in iterate_fields(self.data, span):
             if number == _NAME:
-                name = text(self.data, value)
+                name = read_text(self.data, value)
             elif number == _TYPE and isinstance(value, int):
                 kind = value
             elif number == _DIMS:
-                dims += integers(self.data, value)
+                dims += read_integers(self.data, value)
             elif number == _RAW and isinstance(value, tuple):
                 raw = bytes(self.data[value[0] : value[1]])
             elif number in pieces:
@@ -294,7 +302,7 @@ class _Reader:
                 outside = value == 1
             elif number == _EXTERNAL and isinstance(value, tuple):
                 entry = dict.fromkeys((1, 2), "") | {
-                    n: text(self.data, v) for n, v in fields(self.data, value)
+                    n: read_text(self.data, v) for n, v in iterate_fields(self.data, value)
                 }
                 elsewhere[entry[1]] = entry[2]
         if len(dims) > _DIMENSIONS_LIMIT or any(extent < 0 for extent in dims):
@@ -310,7 +318,7 @@ class _Reader:
             else None
         )
         if flat is None and raw is None:
-            flat = self.plain(pieces, dtype)
+            flat = self.decode_elements(pieces, dtype)
         if flat is None or flat.size != count:
             raise Damaged(
                 f"the number of values in the tensor {name[:60]!r} does not fit its shape "
@@ -335,7 +343,7 @@ class _Reader:
             handle.seek(offset)
             return handle.read(size)
 
-    def plain(self, pieces: Mapping[int, list[Any]], dtype: np.dtype[Any]) -> np.ndarray:
+    def decode_elements(self, pieces: Mapping[int, list[Any]], dtype: np.dtype[Any]) -> np.ndarray:
         """Return the elements of a tensor that are stored in the field of their type.
 
         Integers below 64 bits and floats of 16 bits are stored in the field of int32 numbers.
@@ -353,7 +361,7 @@ class _Reader:
             field = _INT64S if dtype.kind == "i" else _UINT64S
         elif dtype.str == "<u4":
             field = _UINT64S
-        numbers = [number for value in pieces[field] for number in integers(self.data, value)]
+        numbers = [number for value in pieces[field] for number in read_integers(self.data, value)]
         if dtype.str in ("<f2", "<u2"):
             return np.array([number & 0xFFFF for number in numbers], "<u2").view(dtype)
         if field == _UINT64S:
@@ -416,38 +424,40 @@ def read_contents(path: str | Path) -> Contents:
         If the file is missing or damaged; the message names it.
     """
     found = Contents()
-    with mapped_onnx(path) as data:
-        for graph in spans(data, (0, len(data)), _GRAPH):
+    with map_onnx_file(path) as data:
+        for graph in iterate_spans(data, (0, len(data)), _GRAPH):
             _count(data, graph, found)
     return found
 
 
 def _count(data: memoryview, graph: Span, found: Contents) -> None:
-    for number, span in messages(data, graph):
+    for number, span in iterate_messages(data, graph):
         if number == _NODE:
             words = {4: "", 7: ""} | {
-                n: text(data, v) for n, v in messages(data, span) if n in (_OP_TYPE, _DOMAIN)
+                n: read_text(data, v)
+                for n, v in iterate_messages(data, span)
+                if n in (_OP_TYPE, _DOMAIN)
             }
             kind, domain = words[_OP_TYPE], words[_DOMAIN]
             if kind != "Constant":
                 found.operations[kind if domain in ("", "ai.onnx") else f"{domain}.{kind}"] += 1
                 continue
-            for attribute in spans(data, span, _ATTRIBUTE):
-                for tensor in spans(data, attribute, _TENSOR):
-                    dtype, extents = _tensor(data, tensor)
+            for attribute in iterate_spans(data, span, _ATTRIBUTE):
+                for tensor in iterate_spans(data, attribute, _TENSOR):
+                    dtype, extents = _read_tensor_type(data, tensor)
                     found.count_matrix(dtype, extents)
         elif number == _INITIALIZER:
-            dtype, extents = _tensor(data, span)
+            dtype, extents = _read_tensor_type(data, span)
             if dtype != "string":
                 found.count(dtype, extents)
 
 
-def _tensor(data: memoryview, span: Span) -> tuple[str, list[int]]:
+def _read_tensor_type(data: memoryview, span: Span) -> tuple[str, list[int]]:
     """Return the element type and the lengths of the axes of a constant."""
     extents, dtype = [], ""
-    for part, value in fields(data, span):
+    for part, value in iterate_fields(data, span):
         if part == _DIMS:
-            extents += integers(data, value)
+            extents += read_integers(data, value)
         elif part == _DATA_TYPE and isinstance(value, int):
             dtype = DTYPES.get(value, f"type {value}")
     return dtype, extents

@@ -60,7 +60,7 @@ class PowerTrace:
     Examples
     --------
     >>> trace = PowerTrace(np.array([0.0, 1.0, 2.0]), np.array([1.0, 1.0, 3.0]))
-    >>> trace.energy(0.5, 2.0)
+    >>> trace.compute_energy(0.5, 2.0)
     2.5
     """
 
@@ -96,7 +96,7 @@ class PowerTrace:
         """Return the median time between two samples."""
         return float(np.median(np.diff(self.time_s)))
 
-    def energy(self, start_s: float, end_s: float) -> float:
+    def compute_energy(self, start_s: float, end_s: float) -> float:
         """Return the joules between two times; power is taken as a straight line from sample to
         sample.
 
@@ -123,7 +123,7 @@ class PowerTrace:
         powers = np.interp(at, times, self.watts)
         return float(np.sum(np.diff(at) * (powers[1:] + powers[:-1]) / 2))
 
-    def windows(self) -> list[tuple[float, float]]:
+    def find_windows(self) -> list[tuple[float, float]]:
         """Return the begin and end of each span between two falling edges of the trigger, taken in
         pairs.
 
@@ -148,16 +148,16 @@ class PowerTrace:
             (float(begin), float(end)) for begin, end in zip(falls[::2], falls[1::2], strict=True)
         ]
 
-    def joules_by_window(self, inferences: int) -> list[float]:
-        """Return the joules of one inference in each of the :meth:`windows`, which hold so many
-        inferences each.
+    def compute_window_joules(self, inferences: int) -> list[float]:
+        """Return the joules of one inference in each of the :meth:`find_windows`, which hold so
+        many inferences each.
 
         Raises
         ------
         ArtifactError
-            As :meth:`windows` and :meth:`energy` do.
+            As :meth:`find_windows` and :meth:`compute_energy` do.
         """
-        return [self.energy(begin, end) / inferences for begin, end in self.windows()]
+        return [self.compute_energy(begin, end) / inferences for begin, end in self.find_windows()]
 
 
 def read_power_trace(path: Path) -> PowerTrace:
@@ -188,9 +188,9 @@ def trace_of_csv(text: str) -> PowerTrace:
     """Return the trace that the text of a CSV file holds; see :func:`read_power_trace`."""
     heading, _, body = text.partition("\n")
     names = [name.strip().lower() for name in next(csv.reader([heading.strip()]), [])]
-    time, power = _column(names, _TIMES), _column(names, _POWERS)
+    time, power = _find_column(names, _TIMES), _find_column(names, _POWERS)
     voltage, current, trigger = (
-        _column(names, known) for known in (_VOLTAGES, _CURRENTS, _TRIGGERS)
+        _find_column(names, known) for known in (_VOLTAGES, _CURRENTS, _TRIGGERS)
     )
     if time is None or (power is None and (voltage is None or current is None)):
         raise ArtifactError(
@@ -221,6 +221,6 @@ def trace_of_csv(text: str) -> PowerTrace:
     return PowerTrace(columns[time[0]], watts, () if trigger is None else columns[trigger[0]])
 
 
-def _column(names: list[str], known: dict[str, float]) -> tuple[int, float] | None:
+def _find_column(names: list[str], known: dict[str, float]) -> tuple[int, float] | None:
     """Return the place of the first column with a known name, and the unit of its numbers."""
     return next(((place, known[name]) for place, name in enumerate(names) if name in known), None)

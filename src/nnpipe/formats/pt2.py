@@ -33,22 +33,22 @@ from nnpipe.formats._pt2_archive import (
     MalformedFile,
     check_strings,
     check_target,
+    convert_to_float32,
     has_bfloat16,
-    in_float32,
     open_packed,
     read_entries,
 )
 from nnpipe.formats._pt2_signature import (
     DTYPES,
-    element_of,
-    flattened,
+    build_tensor_specs,
+    get_element_type,
+    inline_graphs,
     read_tree,
-    tensors_of,
+    remove_fixed,
+    serialize_tree,
     with_names,
-    without_fixed,
-    written,
 )
-from nnpipe.formats.file_types import check_there, file_type_hint
+from nnpipe.formats.file_types import check_there, describe_file_type
 from nnpipe.formats.onnx_network import Contents
 
 _ELEMENT = "_operator.getitem"
@@ -89,9 +89,9 @@ class ExportedProgram:
     @property
     def has_bfloat16(self) -> bool:
         """Whether any weight, input or intermediate value is bfloat16."""
-        return has_bfloat16(self._program())
+        return has_bfloat16(self._read_program())
 
-    def in_float32(self) -> ExportedProgram:
+    def to_float32(self) -> ExportedProgram:
         """Return the program with float32 wherever it has bfloat16, with equal weights; itself if
         it has none.
 
@@ -108,12 +108,12 @@ class ExportedProgram:
             for side in (self.io.inputs, self.io.outputs)
         )
         return replace(
-            self, io=IOSpec(inputs, outputs), _entries=in_float32(self.path, self._entries)
+            self, io=IOSpec(inputs, outputs), _entries=convert_to_float32(self.path, self._entries)
         )
 
-    def _program(self) -> Any:
+    def _read_program(self) -> Any:
         (name,) = (name for name in self._entries if name.startswith("models/"))
-        return _json(self._entries, name)
+        return _read_json(self._entries, name)
 
     def contents(self) -> Contents:
         """Return the counts of operations and weights, without reading any weight."""
@@ -148,27 +148,31 @@ class ExportedProgram:
             isinstance(each, bytes) and text.encode() in each for each in self._entries.values()
         )
 
-    def operators_on_inputs(self) -> tuple[str, ...]:
+    def find_input_operators(self) -> tuple[str, ...]:
         """Return the names of the operators that depend on the program's inputs, each once, in the
         order of the graph.
 
         Operators that only use weights are left out.  Names are as in the file:
         ``"torch.ops.aten.relu.default"``.
         """
-        module = self._program()["graph_module"]
+        module = self._read_program()["graph_module"]
         inputs = (
             spec["user_input"]["arg"]
             for spec in module["signature"]["input_specs"]
             if "user_input" in spec
         )
-        depending = {value for argument in inputs for value in _values(argument)}
+        depending = {value for argument in inputs for value in _iterate_value_names(argument)}
         found: dict[str, None] = {}
         for node in module["graph"]["nodes"]:
             if any(
-                value in depending for given in node["inputs"] for value in _values(given["arg"])
+                value in depending
+                for given in node["inputs"]
+                for value in _iterate_value_names(given["arg"])
             ):
                 found[node["target"]] = None
-                depending.update(value for made in node["outputs"] for value in _values(made))
+                depending.update(
+                    value for made in node["outputs"] for value in _iterate_value_names(made)
+                )
         return tuple(found)
 
 
@@ -183,9 +187,9 @@ def read_program(path: Path) -> ExportedProgram:
     """
     check_there(path)
     try:
-        entries = _unpacked(path)
-        name = _only_model(entries)
-        program = _json(entries, f"models/{name}.json")
+        entries = _read_archive(path)
+        name = _find_model_name(entries)
+        program = _read_json(entries, f"models/{name}.json")
         kept: dict[str, Entry] = {
             "archive_format": entries["archive_format"],
             "archive_version": entries["archive_version"],
@@ -194,8 +198,8 @@ def read_program(path: Path) -> ExportedProgram:
             f"data/sample_inputs/{name}.pt": b"",
         }
         for part, prefix in (("weights", "weight_"), ("constants", "tensor_")):
-            kept |= _payload(entries, f"data/{part}/", f"{name}_{part}_config.json", prefix)
-        cleaned, tensors = _cleaned(program)
+            kept |= _read_payload(entries, f"data/{part}/", f"{name}_{part}_config.json", prefix)
+        cleaned, tensors = _clean_program(program)
         kept[f"models/{name}.json"] = json.dumps(cleaned).encode()
         return ExportedProgram(path, tensors, kept)
     except MalformedFile as error:
@@ -214,7 +218,7 @@ def read_program(path: Path) -> ExportedProgram:
         ) from None
 
 
-def _unpacked(path: Path) -> dict[str, Entry]:
+def _read_archive(path: Path) -> dict[str, Entry]:
     """Return the entries of the archive by name, after checking that it holds an exported
     program.
     """
@@ -223,7 +227,7 @@ def _unpacked(path: Path) -> dict[str, Entry]:
         if "serialized_exported_program.json" in entries:
             raise MalformedFile("an exported program of PyTorch 2.8 or older; export it anew")
         raise MalformedFile(
-            f"not an exported PyTorch program{file_type_hint(path, 'TorchExportModel')}"
+            f"not an exported PyTorch program{describe_file_type(path, 'TorchExportModel')}"
         )
     if entries.get("byteorder", b"little") != b"little":
         raise MalformedFile("written on a big-endian machine")
@@ -232,7 +236,7 @@ def _unpacked(path: Path) -> dict[str, Entry]:
     return entries
 
 
-def _only_model(entries: Mapping[str, Entry]) -> str:
+def _find_model_name(entries: Mapping[str, Entry]) -> str:
     models = [
         name[len("models/") : -len(".json")]
         for name in entries
@@ -243,20 +247,20 @@ def _only_model(entries: Mapping[str, Entry]) -> str:
     return models[0]
 
 
-def _json(entries: Mapping[str, Entry], name: str) -> Any:
+def _read_json(entries: Mapping[str, Entry], name: str) -> Any:
     content = entries.get(name)
     if not isinstance(content, bytes):
         raise MalformedFile(f"damaged, or of another version of PyTorch: {name} is missing")
     return parse_json(content)
 
 
-def _payload(
+def _read_payload(
     entries: Mapping[str, Entry], folder: str, config: str, prefix: str
 ) -> dict[str, Entry]:
     """Return the table of weights or constants and the raw tensors that it names, after checking
     them.
     """
-    table = _json(entries, folder + config)["config"]
+    table = _read_json(entries, folder + config)["config"]
     kept: dict[str, Entry] = {}
     for fqn, entry in table.items():
         file = entry["path_name"]
@@ -267,9 +271,9 @@ def _payload(
             raise MalformedFile(f"damaged: {folder}{file} is missing")
         check_strings(entry)
         meta = entry["tensor_meta"]
-        _, width = element_of(fqn, meta)
+        _, width = get_element_type(fqn, meta)
         elements = math.prod(int(size["as_int"]) for size in meta["sizes"])
-        if elements * width > len(data) and not _repeats(meta):
+        if elements * width > len(data) and not _has_repeated_elements(meta):
             raise MalformedFile(
                 f"damaged: {fqn!r} needs {elements * width} bytes, {folder}{file} holds {len(data)}"
             )
@@ -279,20 +283,20 @@ def _payload(
     return kept | {folder + config: json.dumps({"config": table}).encode()}
 
 
-def _repeats(meta: Mapping[str, Any]) -> bool:
+def _has_repeated_elements(meta: Mapping[str, Any]) -> bool:
     """Return whether a tensor repeats stored elements by a stride of 0, which takes no
     additional memory.
     """
     return bool(meta["sizes"]) and any(stride["as_int"] == 0 for stride in meta["strides"])
 
 
-def _cleaned(program: Mapping[str, Any]) -> tuple[dict[str, Any], IOSpec]:
+def _clean_program(program: Mapping[str, Any]) -> tuple[dict[str, Any], IOSpec]:
     """Return a checked copy of the program with only the parts that are needed to run it, and
     its tensors.
     """
     module = dict(program["graph_module"])
     original = module["graph"]
-    graph, renamed = flattened(original)
+    graph, renamed = inline_graphs(original)
     graph["nodes"] = [node | {"metadata": {}} for node in graph["nodes"]]
     for node in graph["nodes"]:
         check_target(node["target"])
@@ -301,12 +305,12 @@ def _cleaned(program: Mapping[str, Any]) -> tuple[dict[str, Any], IOSpec]:
     taken, given = (read_tree(calls[side], fields) for side in ("in_spec", "out_spec"))
     signature = dict(module["signature"])
     values = original["tensor_values"]
-    inputs = tensors_of("takes", signature["input_specs"], taken, values)
-    outputs = tensors_of("gives", signature["output_specs"], given, values)
-    input_specs, graph["inputs"], taken = without_fixed(
+    inputs = build_tensor_specs("takes", signature["input_specs"], taken, values)
+    outputs = build_tensor_specs("gives", signature["output_specs"], given, values)
+    input_specs, graph["inputs"], taken = remove_fixed(
         signature["input_specs"], graph["inputs"], taken
     )
-    output_specs, graph["outputs"], given = without_fixed(
+    output_specs, graph["outputs"], given = remove_fixed(
         signature["output_specs"], graph["outputs"], given
     )
     signature |= {"input_specs": input_specs, "output_specs": with_names(output_specs, renamed)}
@@ -323,19 +327,19 @@ def _cleaned(program: Mapping[str, Any]) -> tuple[dict[str, Any], IOSpec]:
     check_strings(
         {key: value for key, value in calls.items() if key not in ("in_spec", "out_spec")}
     )
-    calls |= {"in_spec": written(taken), "out_spec": written(given)}
+    calls |= {"in_spec": serialize_tree(taken), "out_spec": serialize_tree(given)}
     module["module_call_graph"] = [{"fqn": "", "signature": calls}]
     return cleaned, IOSpec(inputs, outputs)
 
 
-def _values(argument: Any) -> Iterator[str]:
+def _iterate_value_names(argument: Any) -> Iterator[str]:
     """Yield the names of the tensors and lengths in an argument of a node."""
     if isinstance(argument, list):
         for part in argument:
-            yield from _values(part)
+            yield from _iterate_value_names(part)
     elif isinstance(argument, Mapping):
         for key, part in argument.items():
             if key in ("name", "as_name") and isinstance(part, str):
                 yield part
             else:
-                yield from _values(part)
+                yield from _iterate_value_names(part)

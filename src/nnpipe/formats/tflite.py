@@ -14,7 +14,7 @@ from pathlib import Path
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats._flatbuffer import FlatBufferTable
-from nnpipe.formats.file_types import Damaged, check_there, file_type_hint
+from nnpipe.formats.file_types import Damaged, check_there, describe_file_type
 
 IDENTIFIER = b"TFL3"
 """Bytes 4 to 7 of every TensorFlow Lite file."""
@@ -85,20 +85,20 @@ def read_tflite(path: str | Path) -> TFLiteFile:
     check_there(path)
     with open(path, "rb") as handle:
         if handle.read(8)[4:] != IDENTIFIER:
-            found = file_type_hint(path, "TFLiteModel") or " (the mark TFL3 is missing)"
+            found = describe_file_type(path, "TFLiteModel") or " (the mark TFL3 is missing)"
             raise ArtifactError(f"{path}: not a TensorFlow Lite model{found}")
         # Not closed here: after an error, the traceback still holds views of it, and closing it
         # would raise.
         data = memoryview(mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ))
     try:
-        return _parsed(data)
+        return _parse_file(data)
     except (Damaged, SpecMismatch) as error:
         raise ArtifactError(f"{path}: not a usable TensorFlow Lite model: {error}") from None
 
 
-def _parsed(data: memoryview) -> TFLiteFile:
+def _parse_file(data: memoryview) -> TFLiteFile:
     model = FlatBufferTable.root(data)
-    version = model.integer(_MODEL_VERSION, "<I")
+    version = model.read_integer(_MODEL_VERSION, "<I")
     if version != 3:
         raise Damaged(f"schema version {version}, only 3 is known")
     graph = next(model.tables(_MODEL_SUBGRAPHS), None)
@@ -106,27 +106,27 @@ def _parsed(data: memoryview) -> TFLiteFile:
         raise Damaged("it holds no graph")
     _check_references(model)
     tensors = list(graph.tables(_GRAPH_TENSORS))
-    signature = _signature(model)
-    inputs = _by_name(graph, _GRAPH_INPUTS, tensors, signature, _SIGNATURE_INPUTS)
-    outputs = _by_name(graph, _GRAPH_OUTPUTS, tensors, signature, _SIGNATURE_OUTPUTS)
+    signature = _find_signature(model)
+    inputs = _map_indices(graph, _GRAPH_INPUTS, tensors, signature, _SIGNATURE_INPUTS)
+    outputs = _map_indices(graph, _GRAPH_OUTPUTS, tensors, signature, _SIGNATURE_OUTPUTS)
     io = IOSpec(
-        tuple(_spec(name, tensors[number]) for name, number in inputs.items()),
-        tuple(_spec(name, tensors[number]) for name, number in outputs.items()),
+        tuple(_build_spec(name, tensors[number]) for name, number in inputs.items()),
+        tuple(_build_spec(name, tensors[number]) for name, number in outputs.items()),
     )
     state_tensors = any(
-        tensor.integer(_TENSOR_VARIABLE, "<b")
+        tensor.read_integer(_TENSOR_VARIABLE, "<b")
         for graph in model.tables(_MODEL_SUBGRAPHS)
         for tensor in graph.tables(_GRAPH_TENSORS)
     )
-    return TFLiteFile(io, inputs, outputs, state_tensors, _assigns_resources(model))
+    return TFLiteFile(io, inputs, outputs, state_tensors, _has_resource_assignment(model))
 
 
-def _assigns_resources(model: FlatBufferTable) -> bool:
+def _has_resource_assignment(model: FlatBufferTable) -> bool:
     """Return whether a graph assigns to resources; those that only give the first values run
     once.
     """
     codes = [
-        max(table.integer(_CODE_DEPRECATED, "<b"), table.integer(_CODE_BUILTIN, "<i"))
+        max(table.read_integer(_CODE_DEPRECATED, "<b"), table.read_integer(_CODE_BUILTIN, "<i"))
         for table in model.tables(_MODEL_OPERATOR_CODES)
     ]
     if _ASSIGN_VARIABLE not in codes:
@@ -134,12 +134,12 @@ def _assigns_resources(model: FlatBufferTable) -> bool:
     assigning, once = set(), set()
     for number, graph in enumerate(model.tables(_MODEL_SUBGRAPHS)):
         for operator in graph.tables(_GRAPH_OPERATORS):
-            code = codes[operator.integer(_OPERATOR_CODE, "<I")]
+            code = codes[operator.read_integer(_OPERATOR_CODE, "<I")]
             options = operator.table(_OPERATOR_OPTIONS)
             if code == _ASSIGN_VARIABLE:
                 assigning.add(number)
             elif code == _CALL_ONCE and options is not None:
-                once.add(options.integer(_CALL_ONCE_GRAPH, "<i"))
+                once.add(options.read_integer(_CALL_ONCE_GRAPH, "<i"))
     return bool(assigning - once)
 
 
@@ -164,12 +164,12 @@ def _check_references(model: FlatBufferTable) -> None:
         if budget < 0:
             raise Damaged("its lists overlap")
         if any(
-            tensor.integer(_TENSOR_BUFFER, "<I") >= max(buffers, 1)
+            tensor.read_integer(_TENSOR_BUFFER, "<I") >= max(buffers, 1)
             for tensor in graph.tables(_GRAPH_TENSORS)
         ):
             raise Damaged("the buffer of a tensor does not exist")
         for operator in graph.tables(_GRAPH_OPERATORS):
-            if operator.integer(_OPERATOR_CODE, "<I") >= codes:
+            if operator.read_integer(_OPERATOR_CODE, "<I") >= codes:
                 raise Damaged("an operator refers to an operator code that does not exist")
             for field in (_OPERATOR_INPUTS, _OPERATOR_OUTPUTS):
                 numbers = operator.numbers(field, "<i4", _LIST_LIMIT)
@@ -181,7 +181,7 @@ def _check_references(model: FlatBufferTable) -> None:
                     raise Damaged("an operator uses a tensor that does not exist")
 
 
-def _signature(model: FlatBufferTable) -> FlatBufferTable | None:
+def _find_signature(model: FlatBufferTable) -> FlatBufferTable | None:
     """Return a signature of the first graph, ``serving_default`` if it has that one; ``None`` if
     it has none.
     """
@@ -189,13 +189,13 @@ def _signature(model: FlatBufferTable) -> FlatBufferTable | None:
     if count > _SIGNATURE_LIMIT:
         raise Damaged(f"{count} signatures, more than the limit of {_SIGNATURE_LIMIT}")
     of_first = [
-        s for s in model.tables(_MODEL_SIGNATURES) if s.integer(_SIGNATURE_GRAPH, "<I") == 0
+        s for s in model.tables(_MODEL_SIGNATURES) if s.read_integer(_SIGNATURE_GRAPH, "<I") == 0
     ]
     usual = [s for s in of_first if s.text(_SIGNATURE_KEY) == "serving_default"]
     return next(iter(usual or of_first), None)
 
 
-def _by_name(
+def _map_indices(
     graph: FlatBufferTable,
     field: int,
     tensors: list[FlatBufferTable],
@@ -208,7 +208,7 @@ def _by_name(
         raise Damaged("an input or output is a tensor that does not exist")
     if signature is not None:
         entries = list(signature.tables(signature_field))
-        found = {entry.text(_MAP_NAME): entry.integer(_MAP_TENSOR, "<I") for entry in entries}
+        found = {entry.text(_MAP_NAME): entry.read_integer(_MAP_TENSOR, "<I") for entry in entries}
         if set(found.values()) == set(numbers) and len(found) == len(entries):
             return dict(sorted(found.items(), key=lambda pair: numbers.index(pair[1])))
     # Converters need not name tensors; an unnamed one is named after its index.
@@ -218,8 +218,8 @@ def _by_name(
     return found
 
 
-def _spec(name: str, tensor: FlatBufferTable) -> TensorSpec:
-    code = tensor.integer(_TENSOR_TYPE, "<b")
+def _build_spec(name: str, tensor: FlatBufferTable) -> TensorSpec:
+    code = tensor.read_integer(_TENSOR_TYPE, "<b")
     dtype = _DTYPES[code] if 0 <= code < len(_DTYPES) else f"type {code}"
     fixed = [int(n) for n in tensor.numbers(_TENSOR_SHAPE, "<i4", _RANK_LIMIT)]
     # If there is a shape signature, it has -1 for a free axis, for which the shape has 1.
@@ -227,11 +227,11 @@ def _spec(name: str, tensor: FlatBufferTable) -> TensorSpec:
     if free and len(free) != len(fixed):
         raise Damaged(f"tensor {name!r} has two shapes of different length")
     shape = tuple(None if n == -1 else n for n in free or fixed)
-    scale, zero, axis = _quantisation(name, tensor)
+    scale, zero, axis = _read_quantization(name, tensor)
     return TensorSpec(name, shape, dtype, scale, zero, axis)
 
 
-def _quantisation(
+def _read_quantization(
     name: str, tensor: FlatBufferTable
 ) -> tuple[float | tuple[float, ...] | None, int | tuple[int, ...] | None, int | None]:
     quantisation = tensor.table(_TENSOR_QUANTIZATION)
@@ -250,4 +250,4 @@ def _quantisation(
         raise Damaged(f"tensor {name!r} has a scale that is not finite")
     if len(scales) == 1:
         return scales[0], zeros[0], None
-    return tuple(scales), tuple(zeros), quantisation.integer(_QUANT_AXIS, "<i")
+    return tuple(scales), tuple(zeros), quantisation.read_integer(_QUANT_AXIS, "<i")

@@ -19,7 +19,7 @@ from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.tensors import DTYPES, TensorSpec
 from nnpipe.formats._flatbuffer import FlatBufferTable
 from nnpipe.formats.file_types import Damaged
-from nnpipe.formats.tflite import TFLiteFile, _spec, read_tflite
+from nnpipe.formats.tflite import TFLiteFile, _build_spec, read_tflite
 
 # The options of TensorFlow Lite's operators that tell what they cost: strides, windows and fused
 # activations.
@@ -79,7 +79,7 @@ _FIELDS: Mapping[int, Mapping[str, _Field]] = {
 }
 
 
-def options_of(operator: FlatBufferTable, code: int) -> Mapping[str, int]:
+def read_options(operator: FlatBufferTable, code: int) -> Mapping[str, int]:
     """Return the options of an operator that are known here, with the schema's defaults for those
     left out.
 
@@ -90,7 +90,7 @@ def options_of(operator: FlatBufferTable, code: int) -> Mapping[str, int]:
     if known is None or table is None:
         return {}
     found = {
-        name: table.integer(field, form) or default
+        name: table.read_integer(field, form) or default
         for name, (field, form, default) in known.items()
     }
     return {name: value for name, value in found.items() if 0 <= value <= _LARGEST}
@@ -165,37 +165,38 @@ def read_graph(path: Path) -> TFLiteGraph:
         model = FlatBufferTable.root(data)
         graph = next(model.tables(_MODEL_SUBGRAPHS))
         tables = list(graph.tables(_GRAPH_TENSORS))
-        names = _unique([tensor.text(_TENSOR_NAME) for tensor in tables])
+        names = _make_unique([tensor.text(_TENSOR_NAME) for tensor in tables])
         tensors = {}
         for number, (name, table) in enumerate(zip(names, tables, strict=True)):
             try:
-                tensors[number] = _spec(name, table)
+                tensors[number] = _build_spec(name, table)
             except SpecMismatch:  # its type or its quantisation is not known
                 continue
-        codes = [_code(table) for table in model.tables(_MODEL_OPERATOR_CODES)]
+        codes = [_read_code(table) for table in model.tables(_MODEL_OPERATOR_CODES)]
         nodes = tuple(
             TFLiteNode(
-                *codes[table.integer(_OPERATOR_CODE, "<I")],
+                *codes[table.read_integer(_OPERATOR_CODE, "<I")],
                 tuple(
                     int(n) for n in table.numbers(_OPERATOR_INPUTS, "<i4", _LIST_LIMIT) if n >= 0
                 ),
                 tuple(
                     int(n) for n in table.numbers(_OPERATOR_OUTPUTS, "<i4", _LIST_LIMIT) if n >= 0
                 ),
-                options_of(table, codes[table.integer(_OPERATOR_CODE, "<I")][0]),
+                read_options(table, codes[table.read_integer(_OPERATOR_CODE, "<I")][0]),
             )
             for table in graph.tables(_GRAPH_OPERATORS)
         )
-        buffers = [_content(table) for table in model.tables(_MODEL_BUFFERS)]
+        buffers = [_find_content(table) for table in model.tables(_MODEL_BUFFERS)]
         fixed = frozenset(
             n
             for n, table in enumerate(tables)
             if not table.numbers(_TENSOR_SIGNATURE, "<i4", 32).size
         )
         held = [
-            buffers[table.integer(_TENSOR_BUFFER, "<I")] if buffers else (0, 0) for table in tables
+            buffers[table.read_integer(_TENSOR_BUFFER, "<I")] if buffers else (0, 0)
+            for table in tables
         ]
-        constants = _constants(
+        constants = _find_constants(
             held, tensors, {n for node in nodes for n in node.outputs}, len(data)
         )
     except (Damaged, SpecMismatch, IndexError) as error:
@@ -205,7 +206,7 @@ def read_graph(path: Path) -> TFLiteGraph:
     )
 
 
-def _constants(
+def _find_constants(
     held: list[tuple[int, int]], tensors: dict[int, TensorSpec], computed: set[int], size: int
 ) -> dict[int, int]:
     """Return the offsets of the content of constant tensors by index.
@@ -226,23 +227,25 @@ def _constants(
     return found
 
 
-def _code(table: FlatBufferTable) -> tuple[int, str]:
+def _read_code(table: FlatBufferTable) -> tuple[int, str]:
     """Return the code of an operator's kind, and the name of a custom operator or the empty
     string.
     """
-    number = max(table.integer(_CODE_DEPRECATED, "<b"), table.integer(_CODE_BUILTIN, "<i"))
+    number = max(
+        table.read_integer(_CODE_DEPRECATED, "<b"), table.read_integer(_CODE_BUILTIN, "<i")
+    )
     return number, table.text(_CODE_CUSTOM) if number == _CUSTOM else ""
 
 
-def _content(table: FlatBufferTable) -> tuple[int, int]:
+def _find_content(table: FlatBufferTable) -> tuple[int, int]:
     """Return the offset of a buffer's content in the file, and its length in bytes."""
-    offset, size = table.integer(_BUFFER_OFFSET, "<Q"), table.integer(_BUFFER_SIZE, "<Q")
+    offset, size = table.read_integer(_BUFFER_OFFSET, "<Q"), table.read_integer(_BUFFER_SIZE, "<Q")
     if offset > 1:  # files over 2 GB hold their buffers after everything else
         return offset, size
-    return table._vector(_BUFFER_DATA, 1)
+    return table._find_vector(_BUFFER_DATA, 1)
 
 
-def _unique(names: list[str]) -> tuple[str, ...]:
+def _make_unique(names: list[str]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for number, given in enumerate(names):
         name = given or f"tensor_{number}"
@@ -287,12 +290,12 @@ _NAMES = (
 ).split()
 
 
-def operator_name(code: int) -> str:
+def get_operator_name(code: int) -> str:
     """Return the name of an operator's code, such as ``"CONV_2D"``.
 
     Examples
     --------
-    >>> operator_name(3)
+    >>> get_operator_name(3)
     'CONV_2D'
     """
     return _NAMES[code] if 0 <= code < len(_NAMES) else f"operator code {code}"
@@ -346,7 +349,7 @@ class ProgramOperator:
     intermediates: tuple[int, ...] = ()
     custom_options: bytes = b""
 
-    def option(self, field: int, form: str, default: int = 0) -> int:
+    def read_option(self, field: int, form: str, default: int = 0) -> int:
         """Return an integer option by its number in the schema's table.
 
         Raises
@@ -354,9 +357,9 @@ class ProgramOperator:
         ArtifactError
             If the table lies outside of the file.
         """
-        return self._read(field, default, lambda table: table.integer(field, form))
+        return self._read(field, default, lambda table: table.read_integer(field, form))
 
-    def real_option(self, field: int, default: float = 0.0) -> float:
+    def read_float_option(self, field: int, default: float = 0.0) -> float:
         """Return a float option by its number in the schema's table.
 
         Raises
@@ -364,7 +367,7 @@ class ProgramOperator:
         ArtifactError
             If the table lies outside of the file.
         """
-        return self._read(field, default, lambda table: table.real(field))
+        return self._read(field, default, lambda table: table.read_float(field))
 
     def _read(
         self, field: int, default: Number, read: Callable[[FlatBufferTable], Number]
@@ -413,15 +416,15 @@ def read_program(path: Path) -> TFLiteProgram:
     try:
         model = FlatBufferTable.root(data)
         graph = next(model.tables(_MODEL_SUBGRAPHS))
-        codes = [_code(table) for table in model.tables(_MODEL_OPERATOR_CODES)]
-        buffers = [_content(table) for table in model.tables(_MODEL_BUFFERS)] or [(0, 0)]
+        codes = [_read_code(table) for table in model.tables(_MODEL_OPERATOR_CODES)]
+        buffers = [_find_content(table) for table in model.tables(_MODEL_BUFFERS)] or [(0, 0)]
         tensors = tuple(
-            _tensor(table, buffers[table.integer(_TENSOR_BUFFER, "<I")], data)
+            _read_tensor(table, buffers[table.read_integer(_TENSOR_BUFFER, "<I")], data)
             for table in graph.tables(_GRAPH_TENSORS)
         )
         operators = tuple(
             ProgramOperator(
-                *codes[table.integer(_OPERATOR_CODE, "<I")],
+                *codes[table.read_integer(_OPERATOR_CODE, "<I")],
                 tuple(int(n) for n in table.numbers(_OPERATOR_INPUTS, "<i4", _PROGRAM_LIST_LIMIT)),
                 tuple(int(n) for n in table.numbers(_OPERATOR_OUTPUTS, "<i4", _PROGRAM_LIST_LIMIT)),
                 table.table(_OPERATOR_OPTIONS),
@@ -438,12 +441,12 @@ def read_program(path: Path) -> TFLiteProgram:
     return TFLiteProgram(file, tensors, operators)
 
 
-def _tensor(
+def _read_tensor(
     table: FlatBufferTable, held: tuple[int, int], data: memoryview
 ) -> ProgramTensor | None:
     name = table.text(_TENSOR_NAME) or "unnamed"
     try:
-        spec = _spec(name, table)
+        spec = _build_spec(name, table)
     except SpecMismatch:  # its type or its quantisation is not known
         return None
     shape = tuple(int(n) for n in table.numbers(_TENSOR_SHAPE, "<i4", 32))
@@ -459,4 +462,4 @@ def _tensor(
         kind = np.dtype(spec.dtype)
         if math.prod(shape) * kind.itemsize == length and start + length <= len(data):
             content = np.frombuffer(data, kind, math.prod(shape), start).reshape(shape)
-    return ProgramTensor(spec, shape, content, bool(table.integer(_TENSOR_VARIABLE, "<b")))
+    return ProgramTensor(spec, shape, content, bool(table.read_integer(_TENSOR_VARIABLE, "<b")))

@@ -100,14 +100,14 @@ def read_trees(path: Path) -> Trees:
         content = path.read_bytes()
     except OSError as error:
         raise ArtifactError(f"{path}: no such model file: {error.strerror or error}") from None
-    return trees_in(content, str(path))
+    return parse_trees(content, str(path))
 
 
-def trees_in(content: bytes, name: str) -> Trees:
+def parse_trees(content: bytes, name: str) -> Trees:
     """Return the model in the bytes of such a file; ``name`` is used in messages."""
     try:
-        return _checked(parse_json(content))
-    except _Unread as error:
+        return _parse_model(parse_json(content))
+    except _UnsupportedModel as error:
         raise ArtifactError(f"{name}: {error}") from None
     except (
         ValueError,
@@ -121,43 +121,43 @@ def trees_in(content: bytes, name: str) -> Trees:
         raise ArtifactError(f"{name}: damaged, or no model of XGBoost in JSON") from None
 
 
-class _Unread(Exception):
+class _UnsupportedModel(Exception):
     """A model of a kind that is not read."""
 
 
-def _checked(held: Any) -> Trees:
+def _parse_model(held: Any) -> Trees:
     learner = held["learner"]
     booster, parameters = learner["gradient_booster"], learner["learner_model_param"]
     objective = learner["objective"]["name"]
     if booster["name"] != "gbtree" or objective not in _OBJECTIVES:
-        raise _Unread(
+        raise _UnsupportedModel(
             f"a model of {str(booster['name'])[:40]} with {str(objective)[:40]}; trees with "
             f"{' or '.join(_OBJECTIVES)} are read"
         )
-    features = _whole(parameters["num_feature"], 1, _MOST_FEATURES)
-    classes = _whole(parameters["num_class"], 0, _MOST_CLASSES)
+    features = _parse_integer(parameters["num_feature"], 1, _MOST_FEATURES)
+    classes = _parse_integer(parameters["num_class"], 0, _MOST_CLASSES)
     outputs = max(classes, 1)
-    if (objective == SOFTMAX) != (classes >= 2) or _whole(
+    if (objective == SOFTMAX) != (classes >= 2) or _parse_integer(
         parameters.get("num_target", "1"), 1, 1
     ) != 1:
-        raise _Unread(f"{classes} classes do not go with {objective}")
+        raise _UnsupportedModel(f"{classes} classes do not go with {objective}")
     start = tuple(map(float, str(parameters["base_score"]).strip("[]").split(",")))
     start = start * outputs if len(start) == 1 else start
     if len(start) != outputs or not all(map(math.isfinite, start)):
         raise ValueError
     model = booster["model"]
-    info = [_whole(number, 0, outputs - 1) for number in model["tree_info"]]
+    info = [_parse_integer(number, 0, outputs - 1) for number in model["tree_info"]]
     if len(model["trees"]) != len(info) or len(info) > _MOST_TREES or len(info) % outputs:
         raise ValueError
-    trees = tuple(_tree(each, features) for each in model["trees"])
+    trees = tuple(_parse_tree(each, features) for each in model["trees"])
     per_round = outputs
     document = {
-        "version": [_whole(number, 0, 1000) for number in held["version"][:3]],
+        "version": [_parse_integer(number, 0, 1000) for number in held["version"][:3]],
         "learner": {
             "attributes": {},
             "feature_names": [],
             "feature_types": [],
-            "objective": _objective(objective, classes),
+            "objective": _build_objective(objective, classes),
             "learner_model_param": {
                 "base_score": f"[{','.join(f'{number:.9E}' for number in start)}]",
                 "boost_from_average": "1",
@@ -173,7 +173,7 @@ def _checked(held: Any) -> Trees:
                     "tree_info": info,
                     "cats": {"enc": [], "feature_segments": [], "sorted_idx": []},
                     "trees": [
-                        _document(number, each, tree, features)
+                        _build_tree_document(number, each, tree, features)
                         for number, (each, tree) in enumerate(
                             zip(model["trees"], trees, strict=True)
                         )
@@ -185,7 +185,7 @@ def _checked(held: Any) -> Trees:
     return Trees(features, classes, start, trees, tuple(info), document)
 
 
-def _objective(name: str, classes: int) -> dict[str, Any]:
+def _build_objective(name: str, classes: int) -> dict[str, Any]:
     found = dict(_OBJECTIVES[name])
     return (
         found | {"softmax_multiclass_param": {"num_class": str(classes)}}
@@ -194,7 +194,7 @@ def _objective(name: str, classes: int) -> dict[str, Any]:
     )
 
 
-def _tree(held: Any, features: int) -> Tree:
+def _parse_tree(held: Any, features: int) -> Tree:
     left, right, feature = (np.array(held[name], np.int64) for name in (*_NODES, "split_indices"))
     threshold = np.array(held["split_conditions"], np.float32)
     nodes = len(left)
@@ -226,7 +226,7 @@ def _tree(held: Any, features: int) -> Tree:
     return Tree(left, right, feature, threshold, missing_left)
 
 
-def _document(number: int, held: Any, tree: Tree, features: int) -> dict[str, Any]:
+def _build_tree_document(number: int, held: Any, tree: Tree, features: int) -> dict[str, Any]:
     nodes = len(tree.left)
     parents = np.full(nodes, _ROOT, np.int64)
     inner = np.flatnonzero(tree.left >= 0)
@@ -254,7 +254,7 @@ def _document(number: int, held: Any, tree: Tree, features: int) -> dict[str, An
     }
 
 
-def _whole(value: Any, least: int, most: int) -> int:
+def _parse_integer(value: Any, least: int, most: int) -> int:
     found = int(str(value))
     if not least <= found <= most:
         raise ValueError

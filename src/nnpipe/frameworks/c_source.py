@@ -35,7 +35,7 @@ _LOAD = 1  # PT_LOAD
 _NO_BITS, _ALLOCATED = 8, 2  # SHT_NOBITS, SHF_ALLOC
 
 
-def loaded_size(program: Path) -> int:
+def compute_loaded_size(program: Path) -> int:
     """Return the bytes of an ELF file that are loaded to memory from it; of another file, its
     own.
     """
@@ -43,11 +43,11 @@ def loaded_size(program: Path) -> int:
     if not _is_elf(data):
         return len(data)
     size_at = 5 if _is_wide(data) else 4
-    segments = _headers(data, (32, 54) if _is_wide(data) else (28, 42))
+    segments = _iter_headers(data, (32, 54) if _is_wide(data) else (28, 42))
     return sum(segment[size_at] for segment in segments if segment[0] == _LOAD)
 
 
-def built_size(compiled: Path) -> int | None:
+def compute_built_size(compiled: Path) -> int | None:
     """Return the bytes of code, constants and initial values in an object file; None if it is no
     ELF file.
 
@@ -57,7 +57,7 @@ def built_size(compiled: Path) -> int | None:
     if not _is_elf(data):
         return None
     found = 0
-    for _, kind, flags, _, _, size in _headers(data, (40, 58) if _is_wide(data) else (32, 46)):
+    for _, kind, flags, _, _, size in _iter_headers(data, (40, 58) if _is_wide(data) else (32, 46)):
         found += size if flags & _ALLOCATED and kind != _NO_BITS else 0
     return found
 
@@ -70,7 +70,7 @@ def _is_wide(data: bytes) -> bool:
     return data[4] == 2
 
 
-def _headers(data: bytes, stated: tuple[int, int]) -> Iterator[tuple[int, ...]]:
+def _iter_headers(data: bytes, stated: tuple[int, int]) -> Iterator[tuple[int, ...]]:
     """Yield the headers of which a file states the place, and the length and number, at these
     places.
     """
@@ -95,7 +95,7 @@ def is_prefix(text: str) -> bool:
     return re.fullmatch(r"[A-Za-z_]\w{,39}", text, re.ASCII) is not None
 
 
-def function_names(notes: Mapping[str, Any]) -> list[str]:
+def get_function_names(notes: Mapping[str, Any]) -> list[str]:
     """Return the names of a file's functions, in the order of :data:`FUNCTIONS`, from its notes."""
     return [f"{notes.get('prefix', PREFIX)}_{function}" for function in FUNCTIONS]
 
@@ -197,10 +197,10 @@ def load_c_source(path: Path, notes: Mapping[str, Any], needed_by: str) -> Built
                 raise ArtifactError(
                     f"{path}: {compiler} cannot compile it: {' '.join(told.split())[:300]}"
                 )
-        size = built_size(compiled)
+        size = compute_built_size(compiled)
         try:
             loaded = ctypes.CDLL(str(library))
-            found = [getattr(loaded, name) for name in function_names(notes)]
+            found = [getattr(loaded, name) for name in get_function_names(notes)]
         except (OSError, AttributeError) as error:
             raise ArtifactError(
                 f"{path}: what {compiler} made of it cannot be loaded: {error}"
@@ -232,8 +232,10 @@ class CSession(InferenceSession):
         self.keeps_state = bool(notes.get("state_bytes"))
         self._notes, self._built = notes, built
         input_at, output_at, self._run_all, self._reset_all = built.functions
-        inputs = {spec.name: _view(input_at(n), spec) for n, spec in enumerate(found.inputs)}
-        outputs = {spec.name: _view(output_at(n), spec) for n, spec in enumerate(found.outputs)}
+        inputs = {spec.name: _view_memory(input_at(n), spec) for n, spec in enumerate(found.inputs)}
+        outputs = {
+            spec.name: _view_memory(output_at(n), spec) for n, spec in enumerate(found.outputs)
+        }
         self._inputs = [(spec.name, inputs[spec.name]) for spec in io.inputs]
         self._outputs = [(spec.name, outputs[spec.name]) for spec in io.outputs]
         self._batch: dict[str, np.ndarray] = {}
@@ -261,7 +263,7 @@ class CSession(InferenceSession):
         return dict(self._notes) | ({} if size is None else {BUILT_BYTES: size})
 
 
-def _view(address: int | None, spec: TensorSpec) -> np.ndarray:
+def _view_memory(address: int | None, spec: TensorSpec) -> np.ndarray:
     """Return the memory at an address as an array."""
     kind, shape = np.dtype(spec.dtype), [length or 0 for length in spec.shape]
     if address is None:

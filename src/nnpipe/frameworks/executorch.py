@@ -13,14 +13,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nnpipe.core.errors import ArtifactError, ConfigError, SpecMismatch
-from nnpipe.core.leases import temporary_folder
+from nnpipe.core.leases import create_temporary_folder
 from nnpipe.core.operation_times import KernelTime, OperationTimes
-from nnpipe.core.session import WARMUP_RUNS, InferenceSession, timed_runs
+from nnpipe.core.session import WARMUP_RUNS, InferenceSession, measure_runs
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.sealed import SealedFile
-from nnpipe.frameworks.recorded_calls import computed_by, xnnpack_operator
-from nnpipe.frameworks.runtime_failures import REDUCE, hushed, runtime_failure
-from nnpipe.frameworks.torch_session import array_of, tensor_of
+from nnpipe.frameworks.recorded_calls import classify_function, parse_xnnpack_name
+from nnpipe.frameworks.runtime_failures import REDUCE, make_runtime_failure, suppress_output
+from nnpipe.frameworks.torch_session import to_array, to_tensor
 
 FORMAT = "executorch"
 # executorch/runtime/core/error.h
@@ -54,7 +54,7 @@ def load_method(content: bytes, path: Path, recording: bool = False) -> Any:
     ArtifactError
         If ExecuTorch rejects the program; the message names the file.
     """
-    with hushed():
+    with suppress_output():
         from executorch.extension.pybindings import portable_lib
         from executorch.runtime import Verification
 
@@ -66,7 +66,9 @@ def load_method(content: bytes, path: Path, recording: bool = False) -> Any:
             )
             return program.load_method("forward"), program
         except Exception as error:  # its errors share no base but Exception
-            raise runtime_failure(path, "ExecuTorch", "load it", error, _advice(error)) from None
+            raise make_runtime_failure(
+                path, "ExecuTorch", "load it", error, _find_advice(error)
+            ) from None
 
 
 class ExecuTorchSession(InferenceSession):
@@ -118,7 +120,7 @@ class ExecuTorchSession(InferenceSession):
         ExecuTorchSession._open.add(self)
 
     def _set_threads(self, wanted: int) -> int:
-        with hushed():
+        with suppress_output():
             from executorch.extension.pybindings import portable_lib
 
             now: int = portable_lib._threadpool_get_thread_count()
@@ -154,21 +156,21 @@ class ExecuTorchSession(InferenceSession):
 
     def _put(self, batch: Batch) -> None:
         self._check_lengths(batch)
-        self._inputs = [tensor_of(batch[name], "cpu") for name in self._names]
+        self._inputs = [to_tensor(batch[name], "cpu") for name in self._names]
         try:
-            with hushed():
+            with suppress_output():
                 self._method.set_inputs(self._inputs)
         except Exception as error:  # its errors share no base but Exception
-            raise self._failed(error) from None
+            raise self._make_failure(error) from None
 
     def _run(self) -> None:
         try:
             self._method.execute()
         except Exception as error:  # its errors share no base but Exception
-            raise self._failed(error) from None
+            raise self._make_failure(error) from None
 
     def _reset(self) -> None:
-        with hushed():
+        with suppress_output():
             # with the first values of what it keeps
             self._method = self._program.load_method("forward")
             if self._inputs:
@@ -176,7 +178,7 @@ class ExecuTorchSession(InferenceSession):
 
     def _get(self) -> dict[str, np.ndarray]:
         tensors = self._method.get_outputs(True)  # copies
-        return {name: array_of(tensors[place]) for name, place in self._picks}
+        return {name: to_array(tensors[place]) for name, place in self._picks}
 
     def stats(self) -> Mapping[str, Any]:
         """Return the number of threads in the pool."""
@@ -188,19 +190,19 @@ class ExecuTorchSession(InferenceSession):
             self._file, self.io, self._path, self._threads, recording=True
         ) as session:
             session.put(batch)
-            walls = timed_runs(session, WARMUP_RUNS + runs)[WARMUP_RUNS:]
-            return OperationTimes(recorded_operators(session._program, runs), walls)
+            walls = measure_runs(session, WARMUP_RUNS + runs)[WARMUP_RUNS:]
+            return OperationTimes(read_recorded_operators(session._program, runs), walls)
 
     def _close(self) -> None:
         ExecuTorchSession._open.discard(self)
         self._inputs = []
         del self._method, self._program, self._content, self._file
 
-    def _failed(self, error: Exception) -> ArtifactError:
-        return runtime_failure(self._path, "ExecuTorch", "run it", error, _advice(error))
+    def _make_failure(self, error: Exception) -> ArtifactError:
+        return make_runtime_failure(self._path, "ExecuTorch", "run it", error, _find_advice(error))
 
 
-def _advice(error: Exception) -> str:
+def _find_advice(error: Exception) -> str:
     """Return what the code in ExecuTorch's message means, and what to try."""
     code = re.search(r"error:? 0x:?([0-9a-f]+)", str(error), re.IGNORECASE)
     meaning = _CODES.get(int(code[1], 16)) if code else None
@@ -213,7 +215,7 @@ _RUNS, _OWN = "Execute", "native_call_"
 _NANOSECONDS = 1e6  # in a millisecond, the unit of the dump
 
 
-def recorded_operators(program: Any, runs: int) -> tuple[KernelTime, ...]:
+def read_recorded_operators(program: Any, runs: int) -> tuple[KernelTime, ...]:
     """Return the times of a program's operators in its last runs: those of delegates, and
     ExecuTorch's own.
 
@@ -224,7 +226,7 @@ def recorded_operators(program: Any, runs: int) -> tuple[KernelTime, ...]:
     runs
         The number of runs that count; those before were to warm it up.
     """
-    with hushed(), temporary_folder() as folder:
+    with suppress_output(), create_temporary_folder() as folder:
         from executorch.devtools import Inspector
 
         dump = str(folder / "events.etdp")
@@ -238,16 +240,16 @@ def recorded_operators(program: Any, runs: int) -> tuple[KernelTime, ...]:
             times = np.maximum(
                 np.array(event.perf_data.raw[-runs:], np.float64) * _NANOSECONDS, 0.0
             )
-            found.append(_step(event.name, own, len(found), times))
+            found.append(_make_kernel_time(event.name, own, len(found), times))
     return tuple(found)
 
 
-def _step(name: str, own: bool, place: int, times: np.ndarray) -> KernelTime:
+def _make_kernel_time(name: str, own: bool, place: int, times: np.ndarray) -> KernelTime:
     if own:
         operator = name.removeprefix(_OWN)
         return KernelTime(
-            f"{operator} #{place}", operator, times, operator, computes=computed_by(operator)
+            f"{operator} #{place}", operator, times, operator, computes=classify_function(operator)
         )
     kernel = name.rpartition(" #")[0] or name
-    operator, computed, precision = xnnpack_operator(kernel)
+    operator, computed, precision = parse_xnnpack_name(kernel)
     return KernelTime(f"{operator} #{place}", operator, times, kernel, precision, computes=computed)

@@ -11,10 +11,10 @@ import numpy as np
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.generation import GenerationSession, Ids
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
 from nnpipe.core.tensors import Batch
 from nnpipe.formats.model_folder import GenAIFolder
-from nnpipe.frameworks.runtime_failures import hushed
+from nnpipe.frameworks.runtime_failures import suppress_output
 
 
 def open_genai(folder: GenAIFolder, num_threads: int, name: Path | None = None) -> Any:
@@ -38,14 +38,14 @@ def open_genai(folder: GenAIFolder, num_threads: int, name: Path | None = None) 
 
     overlay = {"model": {"decoder": {"session_options": {"intra_op_num_threads": num_threads}}}}
     try:
-        with hushed():
+        with suppress_output():
             config = onnxruntime_genai.Config(str(folder.path))
             if num_threads:
                 config.overlay(json.dumps(overlay))
             return onnxruntime_genai.Model(config)
     except Exception as error:  # its errors share no base but Exception
         raise ArtifactError(
-            f"{name or folder.path}: onnxruntime-genai cannot load it: {one_line(error)}"
+            f"{name or folder.path}: onnxruntime-genai cannot load it: {format_one_line(error)}"
         ) from None
 
 
@@ -86,7 +86,7 @@ class GenAISession(GenerationSession):
         self._last = None
         super()._put(batch)
 
-    def _generator(self, length: int, least: int) -> Any:
+    def _create_generator(self, length: int, least: int) -> Any:
         options = self._genai.GeneratorParams(self._model)
         options.set_search_options(
             max_length=length, min_length=least, do_sample=False, num_beams=1
@@ -96,7 +96,7 @@ class GenAISession(GenerationSession):
     def _generate(self, prompt: Ids, max_new_tokens: int) -> Iterator[int]:
         length = len(prompt) + max_new_tokens
         # It is kept until the next request: freeing it is no part of the time of this one.
-        self._last = generator = self._generator(length, 0 if self._ends else length)
+        self._last = generator = self._create_generator(length, 0 if self._ends else length)
         generator.append_tokens(prompt[None].astype(np.int32))
         for _ in range(max_new_tokens):
             generator.generate_next_token()
@@ -107,7 +107,7 @@ class GenAISession(GenerationSession):
 
     def _log_likelihood(self, prompt: Ids, reference: Ids) -> float | None:
         ids = np.concatenate([prompt, reference])
-        generator = self._generator(len(ids) + 1, 0)
+        generator = self._create_generator(len(ids) + 1, 0)
         generator.append_tokens(ids[None].astype(np.int32))
         logits = generator.get_output("logits")[0].astype(np.float64)
         if len(logits) != len(ids):  # a model that was built to give the last token's alone

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.core.leases import temporary_folder
-from nnpipe.core.messages import one_line
+from nnpipe.core.leases import create_temporary_folder
+from nnpipe.core.messages import format_one_line
 from nnpipe.core.operation_times import OperationTimes
-from nnpipe.core.processor import instruction_sets
+from nnpipe.core.processor import read_instruction_sets
 from nnpipe.core.session import WARMUP_RUNS, InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.formats.sealed import SealedFile
-from nnpipe.frameworks.recorded_calls import RecordedCall, times_of_calls
-from nnpipe.frameworks.runtime_failures import runtime_failure
+from nnpipe.frameworks.recorded_calls import RecordedCall, compute_call_times
+from nnpipe.frameworks.runtime_failures import make_runtime_failure
 
 # A device with threads that is destroyed immediately after it has computed sometimes waits for them
 # forever (IREE 3.13, once in a few hundred times).  Of 3000 devices destroyed after 5 ms, none did.
@@ -43,9 +43,9 @@ _ELEMENT_TYPES = {
 }
 
 
-def instructions_here() -> list[str]:
+def list_instruction_sets() -> list[str]:
     """List the instruction sets of the processor here; nothing where the system does not tell."""
-    return sorted(name for name in instruction_sets() if _INSTRUCTIONS.fullmatch(name))
+    return sorted(name for name in read_instruction_sets() if _INSTRUCTIONS.fullmatch(name))
 
 
 class IREESession(InferenceSession):
@@ -77,10 +77,12 @@ class IREESession(InferenceSession):
         self._file = file
         self._path = path
         self._num_threads = num_threads
-        self._names = [(spec.name, _element_type(runtime, spec.dtype)) for spec in file.io.inputs]
+        self._names = [
+            (spec.name, _get_element_type(runtime, spec.dtype)) for spec in file.io.inputs
+        ]
         places = {spec.name: place for place, spec in enumerate(file.io.outputs)}
         self._picks = [(spec, places[spec.name]) for spec in io.outputs]
-        self._device = _device(num_threads)
+        self._device = _create_device(num_threads)
         instance = runtime.VmInstance()
         try:
             module = runtime.VmModule.copy_buffer(instance, file.content)
@@ -89,7 +91,9 @@ class IREESession(InferenceSession):
             )
             self._function = module.lookup_function(str(file.notes.get(FUNCTION)))
         except Exception as error:  # its errors share no base but Exception
-            raise ArtifactError(f"{path}: IREE cannot load it: {iree_message(error)}") from None
+            raise ArtifactError(
+                f"{path}: IREE cannot load it: {format_iree_message(error)}"
+            ) from None
         if self._function is None:
             raise ArtifactError(
                 f"{path}: it has no function {file.notes.get(FUNCTION)!r}; compile it anew"
@@ -118,7 +122,9 @@ class IREESession(InferenceSession):
         try:
             self._context.invoke(self._function, arguments, self._outputs)
         except Exception as error:  # its errors share no base but Exception
-            raise runtime_failure(self._path, "IREE", "run it", iree_message(error)) from None
+            raise make_runtime_failure(
+                self._path, "IREE", "run it", format_iree_message(error)
+            ) from None
 
     def _get(self) -> dict[str, np.ndarray]:
         found = {}
@@ -127,10 +133,10 @@ class IREESession(InferenceSession):
             array = self._runtime.DeviceArray(
                 self._device, view, implicit_host_transfer=True
             ).to_host()
-            found[spec.name] = self._typed(array, spec)
+            found[spec.name] = self._convert_array(array, spec)
         return found
 
-    def _typed(self, array: np.ndarray, spec: TensorSpec) -> np.ndarray:
+    def _convert_array(self, array: np.ndarray, spec: TensorSpec) -> np.ndarray:
         """Copy an array, which points into memory of the device, and give back the sign that
         IREE does not keep.
         """
@@ -145,14 +151,14 @@ class IREESession(InferenceSession):
 
     def stats(self) -> Mapping[str, Any]:
         """Return how many threads were asked for, and by what they are run."""
-        return {"num_threads": self._num_threads, "driver": _driver(self._num_threads)}
+        return {"num_threads": self._num_threads, "driver": _choose_driver(self._num_threads)}
 
     def _profile(self, batch: Batch, runs: int) -> OperationTimes:
 
         arrays = [
             np.ascontiguousarray(batch[name]).reshape(batch[name].shape) for name, _ in self._names
         ]
-        function, driver = str(self._file.notes.get(FUNCTION)), _driver(self._num_threads)
+        function, driver = str(self._file.notes.get(FUNCTION)), _choose_driver(self._num_threads)
         return record(
             self._file.content,
             function,
@@ -172,20 +178,20 @@ class IREESession(InferenceSession):
         del self._device
 
 
-def _element_type(runtime: Any, dtype: str) -> Any:
+def _get_element_type(runtime: Any, dtype: str) -> Any:
     return getattr(runtime.HalElementType, _ELEMENT_TYPES[dtype])
 
 
-def takes(dtype: str) -> bool:
+def is_supported_type(dtype: str) -> bool:
     """Return whether tensors of that element type can be put and got."""
     return dtype in _ELEMENT_TYPES
 
 
-def _driver(num_threads: int) -> str:
+def _choose_driver(num_threads: int) -> str:
     return "local-sync" if num_threads == 1 else "local-task"
 
 
-def _device(num_threads: int) -> Any:
+def _create_device(num_threads: int) -> Any:
     """Return a new device with this number of threads."""
     from iree.runtime import _binding
     from iree.runtime.flags import parse_flags
@@ -193,15 +199,15 @@ def _device(num_threads: int) -> Any:
     # The number is an option of the process, which is looked at when a driver is made.
     parse_flags(f"--task_topology_group_count={num_threads}")
     try:
-        return _binding.create_hal_driver(_driver(num_threads)).create_default_device()
+        return _binding.create_hal_driver(_choose_driver(num_threads)).create_default_device()
     finally:
         parse_flags("--task_topology_group_count=0")
 
 
-def iree_message(error: object) -> str:
+def format_iree_message(error: object) -> str:
     """Return IREE's message without the stack of its virtual machine."""
     text = str(error).partition("; stack")[0].partition("stack trace:")[0]
-    return one_line(text or type(error).__name__, 400)
+    return format_one_line(text or type(error).__name__, 400)
 
 
 _SECONDS = 600.0
@@ -249,7 +255,7 @@ def record(
     ArtifactError
         If IREE's tools cannot run it; the message names the file.
     """
-    with temporary_folder() as folder:
+    with create_temporary_folder() as folder:
         module, bundle = folder / "module.vmfb", folder / "times.ireeprof"
         module.write_bytes(content)
         given = []
@@ -259,7 +265,7 @@ def record(
             given.append(f"--input=@{file}")
         count = warmup + runs + 1  # the last run has no successor that tells its end
         threads = [] if driver == "local-sync" else [f"--task_topology_group_count={num_threads}"]
-        _tool(
+        _run_tool(
             "iree_benchmark_module",
             f"--module={module}",
             f"--device={driver}",
@@ -272,7 +278,7 @@ def record(
             "--benchmark_format=json",
             path=path,
         )
-        text = _tool(
+        text = _run_tool(
             "iree_profile",
             "export",
             "--format=ireeperf-jsonl",
@@ -293,7 +299,9 @@ def record(
     size = len(events) // count
     each = [events[place * size : (place + 1) * size] for place in range(warmup, count)]
     starts = np.array([run[0]["start_host_time_ns"] for run in each], np.float64)
-    return times_of_calls([[_call(event) for event in run] for run in each[:-1]], np.diff(starts))
+    return compute_call_times(
+        [[_call(event) for event in run] for run in each[:-1]], np.diff(starts)
+    )
 
 
 def _call(event: Mapping[str, Any]) -> RecordedCall:
@@ -307,13 +315,13 @@ def _call(event: Mapping[str, Any]) -> RecordedCall:
     )
 
 
-def _tool(name: str, *arguments: str, path: Path) -> str:
+def _run_tool(name: str, *arguments: str, path: Path) -> str:
     command = [sys.executable, "-m", f"iree._runtime.scripts.{name}", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         raise ArtifactError(f"{path}: IREE's profiler did not finish in {_SECONDS:.0f} s") from None
     if done.returncode:
-        told = one_line(done.stderr.decode("utf-8", "replace"), 400)
+        told = format_one_line(done.stderr.decode("utf-8", "replace"), 400)
         raise ArtifactError(f"{path}: IREE's profiler cannot run it: {told}")
     return done.stdout.decode("utf-8", "replace")

@@ -14,8 +14,8 @@ from types import ModuleType
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.messages import snake_case
-from nnpipe.core.native_output import native_output_held
+from nnpipe.core.messages import to_snake_case
+from nnpipe.core.native_output import capture_native_output
 from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
 
 # Messages that TensorFlow prints at every start, before its libraries read the log level.
@@ -37,7 +37,7 @@ def import_keras(num_threads: int = 0) -> tuple[ModuleType, ModuleType]:
     num_threads
         Threads that one operation may use; 0 leaves it to TensorFlow.  The
         number applies to the whole process and cannot change after TensorFlow
-        has computed; :func:`threads_in_use` returns the number in effect.
+        has computed; :func:`get_thread_count` returns the number in effect.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def import_keras(num_threads: int = 0) -> tuple[ModuleType, ModuleType]:
     """
     if "keras" not in sys.modules:
         _check_backend(os.environ.get("KERAS_BACKEND", "tensorflow"))
-    with _quiet_start():
+    with _suppress_start_messages():
         import tensorflow
     import keras
 
@@ -58,16 +58,16 @@ def import_keras(num_threads: int = 0) -> tuple[ModuleType, ModuleType]:
     return tensorflow, keras
 
 
-def threads_in_use() -> int:
+def get_thread_count() -> int:
     """Return the number of threads that one operation of TensorFlow may use in this process."""
     import tensorflow
 
     chosen = int(tensorflow.config.threading.get_intra_op_parallelism_threads())
     said = os.environ.get("TF_NUM_INTRAOP_THREADS", "")  # used if no number was set
-    return chosen or (int(said) if said.isdecimal() else 0) or _cores()
+    return chosen or (int(said) if said.isdecimal() else 0) or _count_cores()
 
 
-def _cores() -> int:
+def _count_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -81,24 +81,24 @@ def _check_backend(name: str) -> None:
 
 
 @contextmanager
-def _quiet_start() -> Iterator[None]:
+def _suppress_start_messages() -> Iterator[None]:
     """Suppress TensorFlow's usual start messages, and nothing else, while it is imported."""
     if "tensorflow" in sys.modules or _LEVEL in os.environ:
         yield
         return
     os.environ[_LEVEL] = "2"  # read while the libraries are loaded, and kept by them
     try:
-        with _without_chatter():
+        with _suppress_chatter():
             yield
     finally:
         del os.environ[_LEVEL]
 
 
 @contextmanager
-def _without_chatter() -> Iterator[None]:
+def _suppress_chatter() -> Iterator[None]:
     said = ""
     try:
-        with native_output_held() as held:
+        with capture_native_output() as held:
             try:
                 yield
             finally:
@@ -110,7 +110,7 @@ def _without_chatter() -> Iterator[None]:
 
 
 @contextmanager
-def copying_variables() -> Iterator[None]:
+def suppress_copy_warning() -> Iterator[None]:
     """Suppress NumPy's warning when Keras converts variables to arrays.
 
     Keras (3.15) uses an interface that is deprecated in NumPy 2; users cannot act
@@ -123,29 +123,30 @@ def copying_variables() -> Iterator[None]:
         yield
 
 
-def model_io(model: Any) -> IOSpec:
+def read_keras_io(model: Any) -> IOSpec:
     """Return the inputs and outputs of a functional or sequential Keras model, as it states
     them.
     """
     inputs = tuple(
-        _spec(name, tensor) for name, tensor in zip(_input_names(model), model.inputs, strict=True)
+        _make_spec(name, tensor)
+        for name, tensor in zip(_get_input_names(model), model.inputs, strict=True)
     )
     outputs = tuple(
-        _spec(name, tensor)
-        for name, tensor in zip(_output_names(model), model.outputs, strict=True)
+        _make_spec(name, tensor)
+        for name, tensor in zip(_get_output_names(model), model.outputs, strict=True)
     )
     return IOSpec(inputs, outputs)
 
 
-def named_io(model: Any, io: IOSpec) -> IOSpec:
-    """Return :func:`model_io`, with the name in ``io`` for a single input or output that was given
-    no name.
+def resolve_keras_io(model: Any, io: IOSpec) -> IOSpec:
+    """Return :func:`read_keras_io`, with the name in ``io`` for a single input or output that was
+    given no name.
 
     Keras numbers layers without a given name, so that their automatic names carry no meaning.
     """
     import keras
 
-    found = model_io(model)
+    found = read_keras_io(model)
     inputs, outputs = found.inputs, found.outputs
     if len(inputs) == len(io.inputs) == 1 and re.fullmatch(
         r"(input_layer|keras_tensor)(_\d+)?", inputs[0].name
@@ -164,18 +165,19 @@ def named_io(model: Any, io: IOSpec) -> IOSpec:
 def is_automatic(operation: Any) -> bool:
     """Return whether the name of a layer or operation is automatic."""
     return (
-        re.fullmatch(rf"{re.escape(automatic_name(operation))}(_\d+)?", operation.name) is not None
+        re.fullmatch(rf"{re.escape(make_automatic_name(operation))}(_\d+)?", operation.name)
+        is not None
     )
 
 
-def automatic_name(operation: Any) -> str:
+def make_automatic_name(operation: Any) -> str:
     """Return the automatic name of the first layer of this class."""
-    return snake_case(type(operation).__name__)
+    return to_snake_case(type(operation).__name__)
 
 
 def check_io(model: Any, io: IOSpec, who: str) -> None:
     """Raise :class:`ConfigError` unless the model has the inputs and outputs in ``io``."""
-    found = named_io(model, io)
+    found = resolve_keras_io(model, io)
     for side, have, want in (
         ("inputs", found.inputs, io.inputs),
         ("outputs", found.outputs, io.outputs),
@@ -196,14 +198,14 @@ def check_io(model: Any, io: IOSpec, who: str) -> None:
                 )
 
 
-def named_call(model: Any, io: IOSpec) -> Callable[..., dict[str, Any]]:
+def make_named_call(model: Any, io: IOSpec) -> Callable[..., dict[str, Any]]:
     """Return a function that runs a model on tensors by name and returns its outputs by name.
 
     The function takes a mapping of tensors and, like Keras, ``training``.
     """
     import keras
 
-    names = named_io(model, io)
+    names = resolve_keras_io(model, io)
     order = [spec.name for spec in names.inputs]
     sequential = isinstance(model, keras.Sequential)
 
@@ -221,11 +223,11 @@ def named_call(model: Any, io: IOSpec) -> Callable[..., dict[str, Any]]:
     return call
 
 
-def _input_names(model: Any) -> list[str]:
+def _get_input_names(model: Any) -> list[str]:
     return [tensor.name for tensor in model.inputs]
 
 
-def _output_names(model: Any) -> list[str]:
+def _get_output_names(model: Any) -> list[str]:
     import keras
 
     if not isinstance(model, keras.Sequential) and isinstance(model.output, dict):
@@ -238,7 +240,7 @@ def _output_names(model: Any) -> list[str]:
     ]
 
 
-def _spec(name: str, tensor: Any) -> TensorSpec:
+def _make_spec(name: str, tensor: Any) -> TensorSpec:
     return TensorSpec(name, tuple(tensor.shape), str(tensor.dtype))
 
 
@@ -248,7 +250,7 @@ def _spec(name: str, tensor: Any) -> TensorSpec:
 # is the second model's ``conv2d_1``.  Here, such names are numbered within the model.
 
 
-def graph_of(operation: Any) -> Any:
+def get_inner_graph(operation: Any) -> Any:
     """Return the graph of operations inside a model, or ``None`` for other operations.
 
     A user's class that overrides ``call`` has no graph, as only its code defines
@@ -268,7 +270,7 @@ def graph_of(operation: Any) -> Any:
     return inner if hasattr(inner, "operations") else None
 
 
-def layer_paths(model: Any) -> dict[int, str]:
+def map_layer_paths(model: Any) -> dict[int, str]:
     """Return the stable path of each operation by its ``id``, including operations in nested
     models.
 
@@ -277,63 +279,63 @@ def layer_paths(model: Any) -> dict[int, str]:
     found: dict[int, str] = {}
 
     def walk(graph: Any, prefix: str) -> None:
-        names = _counted(graph.operations)
+        names = _number_names(graph.operations)
         for operation in graph.operations:
             path = found.setdefault(id(operation), prefix + names[operation.name])
-            if (inner := graph_of(operation)) is not None:
+            if (inner := get_inner_graph(operation)) is not None:
                 walk(inner, path + "/")
 
-    walk(graph_of(model), "")
+    walk(get_inner_graph(model), "")
     return found
 
 
-def named_weights(model: Any) -> dict[str, Any]:
+def map_named_weights(model: Any) -> dict[str, Any]:
     """Return the weights of a model (Keras variables) by stable name: the layer's path and the
     name in the layer.
     """
-    paths = layer_paths(model)
+    paths = map_layer_paths(model)
     found: dict[str, Any] = {}
     seen: set[int] = set()
 
     def add(name: str, variable: Any) -> None:
         if id(variable) not in seen:
             seen.add(id(variable))
-            found[free_name(name, found)] = variable
+            found[make_free_name(name, found)] = variable
 
     def walk(graph: Any) -> None:
         for operation in graph.operations:
-            if (inner := graph_of(operation)) is not None:
+            if (inner := get_inner_graph(operation)) is not None:
                 walk(inner)
-            for name, variable in _own_weights(operation):
+            for name, variable in _iter_own_weights(operation):
                 add(f"{paths[id(operation)]}/{name}", variable)
 
-    walk(graph_of(model))
+    walk(get_inner_graph(model))
     for variable in model.weights:  # a user's model class may hold weights outside its layers
         add(variable.name, variable)
     return found
 
 
-def names_inside(operation: Any) -> dict[str, str]:
+def map_inner_names(operation: Any) -> dict[str, str]:
     """Return the stable names of the layers that a layer creates inside, by their names in
     Keras.
     """
     layers = getattr(operation, "_flatten_layers", None)
-    return {} if layers is None else _counted(layers(include_self=False))
+    return {} if layers is None else _number_names(layers(include_self=False))
 
 
-def _own_weights(operation: Any) -> Iterable[tuple[str, Any]]:
+def _iter_own_weights(operation: Any) -> Iterable[tuple[str, Any]]:
     """Yield a layer's weights with their names below the layer."""
     weights = getattr(operation, "weights", ())
     if not weights:
         return
-    stable = names_inside(operation)
+    stable = map_inner_names(operation)
     for variable in weights:
         parts = variable.path.split("/")
         start = parts.index(operation.name) + 1 if operation.name in parts[:-1] else len(parts) - 1
         yield "/".join(stable.get(part, part) for part in parts[start:]), variable
 
 
-def _counted(operations: Iterable[Any]) -> dict[str, str]:
+def _number_names(operations: Iterable[Any]) -> dict[str, str]:
     """Return new names for these operations: automatic names are numbered from the start, given
     names stay.
     """
@@ -341,17 +343,17 @@ def _counted(operations: Iterable[Any]) -> dict[str, str]:
     names: dict[str, str] = {}
     for operation in operations:
         if is_automatic(operation):
-            automatic[operation.name] = automatic_name(operation)
+            automatic[operation.name] = make_automatic_name(operation)
         else:
             names[operation.name] = operation.name
     taken = dict.fromkeys(names.values())
     for name, stem in automatic.items():
-        names[name] = stable = free_name(stem, taken)
+        names[name] = stable = make_free_name(stem, taken)
         taken[stable] = None
     return names
 
 
-def free_name(name: str, taken: Mapping[str, Any]) -> str:
+def make_free_name(name: str, taken: Mapping[str, Any]) -> str:
     """Return ``name``, with a number if it is taken."""
     count = 0
     found = name

@@ -20,22 +20,22 @@ from typing import Any
 
 from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ArtifactError
-from nnpipe.core.leases import temporary_folder
-from nnpipe.core.messages import one_line
+from nnpipe.core.leases import create_temporary_folder
+from nnpipe.core.messages import format_one_line
 from nnpipe.formats.keras import (
     CONFIG,
     WeightsMismatch,
-    array,
-    child,
-    dataset,
-    datasets,
-    kind_of,
-    most_bytes,
-    names,
+    compute_max_bytes,
+    get_dataset,
+    get_file_kind,
+    get_member,
+    iterate_datasets,
     open_weights,
-    structure_in,
+    read_array,
+    read_names,
+    read_structure,
 )
-from nnpipe.frameworks.keras import copying_variables, import_keras
+from nnpipe.frameworks.keras import import_keras, suppress_copy_warning
 
 # Loading of weights from Keras's HDF5 files into an existing model.
 #
@@ -53,7 +53,7 @@ def set_weights_from(file: Any, model: Any) -> None:
     ValueError
         If the file refers to other files, or has neither layout.
     """
-    old = child(file, "model_weights") if "model_weights" in file else file
+    old = get_member(file, "model_weights") if "model_weights" in file else file
     if "layer_names" in old.attrs or "layer_names0" in old.attrs:
         _set_old(old, model)
     elif "layers" in file:
@@ -65,29 +65,30 @@ def set_weights_from(file: Any, model: Any) -> None:
 def _set_present(file: Any, model: Any) -> None:
     import h5py
 
-    given = dict(datasets(file))
-    with temporary_folder() as folder:
+    given = dict(iterate_datasets(file))
+    with create_temporary_folder() as folder:
         # The model's own file shows which weights it has and under which paths Keras looks for
         # them.
         path = folder / "expected.weights.h5"
-        with copying_variables():
+        with suppress_copy_warning():
             model.save_weights(path)
         with h5py.File(path, "r+") as expected:
-            wanted = dict(datasets(expected))
+            wanted = dict(iterate_datasets(expected))
             _compare(
                 {name: d.shape for name, d in wanted.items()},
                 {name: d.shape for name, d in given.items()},
             )
             for name, target in wanted.items():
-                target[...] = array(given[name])
-        with copying_variables():
+                target[...] = read_array(given[name])
+        with suppress_copy_warning():
             model.load_weights(path)
 
 
 def _set_old(group: Any, model: Any) -> None:
     layers = [layer for layer in model.layers if layer.weights]
     found = {
-        name: names(child(group, name), "weight_names") for name in names(group, "layer_names")
+        name: read_names(get_member(group, name), "weight_names")
+        for name in read_names(group, "layer_names")
     }
     found = {name: weights for name, weights in found.items() if weights}
     if found.keys() == {layer.name for layer in layers}:
@@ -98,8 +99,8 @@ def _set_old(group: Any, model: Any) -> None:
         raise WeightsMismatch(f"{len(found)} layers with weights, the model has {len(layers)}")
     values = []
     for layer, name in pairs:
-        held = [dataset(group, f"{name}/{weight}") for weight in found[name]]
-        variables = _in_order(layer, found[name])
+        held = [get_dataset(group, f"{name}/{weight}") for weight in found[name]]
+        variables = _sort_weights(layer, found[name])
         if len(variables) != len(held):
             raise WeightsMismatch(
                 f"layer {name} holds {len(held)} weights, the model has {len(variables)}"
@@ -110,12 +111,12 @@ def _set_old(group: Any, model: Any) -> None:
                     f"{weight} has shape {tuple(item.shape)}, the model's is "
                     f"{tuple(variable.shape)}"
                 )
-            values.append((variable, array(item)))
+            values.append((variable, read_array(item)))
     for variable, value in values:
         variable.assign(value)
 
 
-def _in_order(layer: Any, given: list[str]) -> list[Any]:
+def _sort_weights(layer: Any, given: list[str]) -> list[Any]:
     """Return a layer's weights in the order of the ``given`` names, or in the older order if no
     names match.
 
@@ -152,7 +153,7 @@ HARD_SIGMOID_2 = "hard_sigmoid_keras2"
 _PACKAGE = "nnpipe"
 
 
-def described(name: str) -> dict[str, Any]:
+def describe_function(name: str) -> dict[str, Any]:
     """Return the configuration of one of these functions, as Keras 3 writes it."""
     return {
         "module": "builtins",
@@ -209,17 +210,17 @@ def load_model(path: str | Path) -> Any:
     path = Path(path)
     import_keras()
     register()
-    structure = structure_in(path)
+    structure = read_structure(path)
     if structure is None:
         raise ArtifactError(
             f"{path}: holds weights and no structure; save the whole model, or name the class that "
             f"builds it"
         )
-    config = checked_structure(path, structure)
+    config = parse_structure(path, structure)
     with open_weights(path) as weights:
         try:
             model = build_bounded(
-                path, config, _built_as_of_old if kind_of(path) == "hdf5" else _built
+                path, config, _build_legacy_model if get_file_kind(path) == "hdf5" else _build_model
             )
             if not hasattr(model, "inputs"):
                 raise ValueError(f"{type(model).__name__} is no functional or sequential model")
@@ -233,7 +234,7 @@ def load_model(path: str | Path) -> Any:
                 f"{path}: its structure and its weights do not belong together: {error}"
             ) from None
         except Exception as error:  # a damaged description can fail anywhere in Keras
-            cause = _cause(error) + _age(weights)
+            cause = _find_cause(error) + _describe_age(weights)
             raise KerasRefusal(
                 f"{path}: Keras cannot build the model: {cause}", f"Keras 3 refuses it: {cause}"
             ) from None
@@ -254,21 +255,21 @@ def build_bounded(
     """
     import keras
 
-    build = build or _built
+    build = build or _build_model
     with warnings.catch_warnings():
         # Advice of Keras to the file's author, which its reader cannot follow.
         warnings.filterwarnings("ignore", "Do not pass an `input_shape`", UserWarning)
-        _check_size(keras, build, config, most_bytes(path))
+        _check_size(keras, build, config, compute_max_bytes(path))
         return build(config)
 
 
-def _built(config: dict[str, Any]) -> Any:
+def _build_model(config: dict[str, Any]) -> Any:
     import keras
 
     return keras.saving.deserialize_keras_object(config, safe_mode=True)
 
 
-def _built_as_of_old(config: dict[str, Any]) -> Any:
+def _build_legacy_model(config: dict[str, Any]) -> Any:
     from keras.src.legacy.saving import saving_options, saving_utils
     from keras.src.saving import serialization_lib
 
@@ -300,10 +301,12 @@ def read_weights(path: str | Path, model: Any, owner: str) -> None:
                 f"{path}: holds the weights of another model than {owner}: {error}"
             ) from None
         except Exception as error:  # h5py raises any exception for damaged content
-            raise ArtifactError(f"{path}: the weights cannot be read: {one_line(error)}") from None
+            raise ArtifactError(
+                f"{path}: the weights cannot be read: {format_one_line(error)}"
+            ) from None
 
 
-def _cause(error: BaseException) -> str:
+def _find_cause(error: BaseException) -> str:
     """Return the cause in an error of Keras, without its advice and the model's whole
     configuration.
     """
@@ -322,10 +325,10 @@ def _cause(error: BaseException) -> str:
         )
     for wrapping in ("Exception encountered:", "Error encountered during deserialization:"):
         text = text.rpartition(wrapping)[2]
-    return one_line(ValueError(text))
+    return format_one_line(ValueError(text))
 
 
-def _age(file: Any) -> str:
+def _describe_age(file: Any) -> str:
     """Return a remark if an HDF5 file is older than Keras 3, which explains unknown arguments;
     otherwise empty.
     """
@@ -336,7 +339,7 @@ def _age(file: Any) -> str:
     return f" (the file is of Keras {version})"
 
 
-def checked_structure(path: Path, text: bytes) -> dict[str, Any]:
+def parse_structure(path: Path, text: bytes) -> dict[str, Any]:
     """Return the structure in a file, without the configuration of its training.
 
     Raises
@@ -348,9 +351,9 @@ def checked_structure(path: Path, text: bytes) -> dict[str, Any]:
         config = parse_json(text)
         if not isinstance(config, dict):
             raise ValueError("not an object")
-        code = _code_in(config)
+        code = _find_code(config)
     except (ValueError, RecursionError) as error:
-        raise ArtifactError(f"{path}: its {CONFIG} is damaged ({one_line(error)})") from None
+        raise ArtifactError(f"{path}: its {CONFIG} is damaged ({format_one_line(error)})") from None
     if code:
         raise ArtifactError(
             f"{path}: holds {code}, which would run code from the file; express it with other "
@@ -361,7 +364,7 @@ def checked_structure(path: Path, text: bytes) -> dict[str, Any]:
     return config | {"compile_config": None}
 
 
-def _code_in(found: Any) -> str:
+def _find_code(found: Any) -> str:
     if isinstance(found, dict):
         name = found.get("class_name")
         if isinstance(name, str) and name in _CODE:
@@ -371,7 +374,7 @@ def _code_in(found: Any) -> str:
         found = found.values()
     elif not isinstance(found, list):
         return ""
-    return next((code for item in found if (code := _code_in(item))), "")
+    return next((code for item in found if (code := _find_code(item))), "")
 
 
 def _check_size(

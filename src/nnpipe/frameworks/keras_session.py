@@ -14,15 +14,21 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.core.batching import narrowed, with_batch
+from nnpipe.core.batching import resolve_batch_axes, with_batch
 from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError, NotSupported
-from nnpipe.core.leases import temporary_folder
-from nnpipe.core.messages import one_line
+from nnpipe.core.leases import create_temporary_folder
+from nnpipe.core.messages import format_one_line
 from nnpipe.core.operation_times import KernelTime, OperationTimes
-from nnpipe.core.session import WARMUP_RUNS, InferenceSession, timed_runs
+from nnpipe.core.session import WARMUP_RUNS, InferenceSession, measure_runs
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
-from nnpipe.frameworks.keras import graph_of, import_keras, layer_paths, named_call, threads_in_use
-from nnpipe.frameworks.recorded_calls import computed_by
+from nnpipe.frameworks.keras import (
+    get_inner_graph,
+    get_thread_count,
+    import_keras,
+    make_named_call,
+    map_layer_paths,
+)
+from nnpipe.frameworks.recorded_calls import classify_function
 
 _CHANNELS_LAST_ONLY = "only supports the NHWC tensor format"
 
@@ -62,26 +68,28 @@ class KerasSession(InferenceSession):
         self._tensorflow = tensorflow
         self._synchronises = bool(tensorflow.config.list_logical_devices("GPU"))
         fixed = with_batch(io, batch)
-        function = inference_function(model, fixed)
+        function = trace_inference(model, fixed)
         self.io = (
-            io if batch is None else narrowed(io, IOSpec(fixed.inputs, _outputs_of(function, io)))
+            io
+            if batch is None
+            else resolve_batch_axes(io, IOSpec(fixed.inputs, _get_output_specs(function, io)))
         )
         self._traced = function
         # Stateful layers and others that assign to variables.
         changing = (
             [each for each in function.variables if not each.trainable]
-            if _assigns(function)
+            if _has_assignments(function)
             else []
         )
         self._held = [(each, each.numpy()) for each in changing]
         self.keeps_state = bool(self._held)
-        ready = _frozen(function) if freeze and not self.keeps_state else function
+        ready = _freeze_variables(function) if freeze and not self.keeps_state else function
         # dictionaries are flattened in the order of their keys
         names = sorted(spec.name for spec in io.outputs)
         if recording:
-            self._function = executed(ready, names)
+            self._function = make_executor_call(ready, names)
         else:
-            self._function = function if ready is function else _called(ready, names)
+            self._function = function if ready is function else _make_call(ready, names)
         self._again = partial(KerasSession, model, io, freeze, batch, recording=True)
         self._model = model
         self._inputs: list[Any] = []
@@ -96,7 +104,7 @@ class KerasSession(InferenceSession):
         try:
             self._outputs = self._function(*self._inputs)
         except self._tensorflow.errors.OpError as error:
-            raise _cannot_run(error) from None
+            raise _make_failure(error) from None
         if self._synchronises:  # a GPU may still compute after the call; a CPU has finished
             self._tensorflow.test.experimental.sync_devices()
 
@@ -112,7 +120,7 @@ class KerasSession(InferenceSession):
         """Return the number of threads per operation, which TensorFlow's first computation in
         the process fixes.
         """
-        return {"num_threads": threads_in_use()}
+        return {"num_threads": get_thread_count()}
 
     def _profile(self, batch: Batch, runs: int) -> OperationTimes:
 
@@ -122,8 +130,8 @@ class KerasSession(InferenceSession):
             )
         with self._again() as session:
             session.put(batch)
-            timed_runs(session, WARMUP_RUNS)
-            return recorded_operations(session, runs, session._traced, self._model)
+            measure_runs(session, WARMUP_RUNS)
+            return record_operations(session, runs, session._traced, self._model)
 
     def _close(self) -> None:
         self._inputs, self._outputs = [], {}
@@ -132,23 +140,23 @@ class KerasSession(InferenceSession):
         del self._function, self._traced, self._again, self._model, self._held
 
 
-def _cannot_run(error: Exception) -> NNPipeError:
+def _make_failure(error: Exception) -> NNPipeError:
     if _CHANNELS_LAST_ONLY in str(error):
         return NotSupported(
             "the model has convolutions with channels first, which TensorFlow computes on this "
             "processor only with oneDNN: set the environment variable TF_ENABLE_ONEDNN_OPTS to 1"
         )
-    return ArtifactError(f"TensorFlow cannot run the model: {one_line(error)}")
+    return ArtifactError(f"TensorFlow cannot run the model: {format_one_line(error)}")
 
 
-def _assigns(function: Any) -> bool:
+def _has_assignments(function: Any) -> bool:
     """Return whether a concrete function, or one that it calls, changes variables."""
     graph = function.graph.as_graph_def()
     nodes = [*graph.node, *(node for inner in graph.library.function for node in inner.node_def)]
     return any(node.op.startswith(("Assign", "ResourceScatter")) for node in nodes)
 
 
-def _outputs_of(function: Any, io: IOSpec) -> tuple[TensorSpec, ...]:
+def _get_output_specs(function: Any, io: IOSpec) -> tuple[TensorSpec, ...]:
     """Return the outputs with the shapes found by tracing; without one, a shape stays unchanged."""
     found = {name: tensor.shape for name, tensor in function.structured_outputs.items()}
     return tuple(
@@ -157,7 +165,7 @@ def _outputs_of(function: Any, io: IOSpec) -> tuple[TensorSpec, ...]:
     )
 
 
-def _frozen(function: Any) -> Any:
+def _freeze_variables(function: Any) -> Any:
     """Return a concrete function with its variables as constants, or the function itself if this
     fails.
     """
@@ -170,7 +178,7 @@ def _frozen(function: Any) -> Any:
         return function
 
 
-def _called(frozen: Any, names: Sequence[str]) -> Callable[..., dict[str, Any]]:
+def _make_call(frozen: Any, names: Sequence[str]) -> Callable[..., dict[str, Any]]:
     """Return a call of a function without variables; ``names`` are those of its outputs, in
     order.
     """
@@ -192,14 +200,14 @@ def _called(frozen: Any, names: Sequence[str]) -> Callable[..., dict[str, Any]]:
     return call
 
 
-def inference_function(model: Any, io: IOSpec) -> Any:
+def trace_inference(model: Any, io: IOSpec) -> Any:
     """Return a Keras model traced as a concrete function of its inputs in the order of ``io``.
 
     The function returns a dictionary of outputs; its signature has the names of
     ``io``, which converters use.
     """
     tensorflow, _ = import_keras()
-    call = named_call(model, io)
+    call = make_named_call(model, io)
 
     def infer(*tensors: Any) -> dict[str, Any]:
         outputs = call(
@@ -243,7 +251,7 @@ class TraceEvent:
 
 
 @contextmanager
-def recorded_events() -> Iterator[list[TraceEvent]]:
+def record_events() -> Iterator[list[TraceEvent]]:
     """Record what runs in the block; the list is filled when the block ends.
 
     Raises
@@ -256,7 +264,7 @@ def recorded_events() -> Iterator[list[TraceEvent]]:
     tensorflow, _ = import_keras()
     profiler = tensorflow.profiler.experimental
     found: list[TraceEvent] = []
-    with temporary_folder() as folder:
+    with create_temporary_folder() as folder:
         try:
             profiler.start(str(folder))
         except tensorflow.errors.AlreadyExistsError:
@@ -267,10 +275,10 @@ def recorded_events() -> Iterator[list[TraceEvent]]:
             yield found
         finally:
             profiler.stop()
-        found += _events(folder)
+        found += _read_events(folder)
 
 
-def _events(folder: Path) -> Iterator[TraceEvent]:
+def _read_events(folder: Path) -> Iterator[TraceEvent]:
     try:
         from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XSpace
     except ImportError:
@@ -288,7 +296,7 @@ def _events(folder: Path) -> Iterator[TraceEvent]:
                     yield TraceEvent(name, kind, start, event.duration_ps, thread)
 
 
-def outermost(events: Iterable[TraceEvent]) -> Iterator[TraceEvent]:
+def select_outermost(events: Iterable[TraceEvent]) -> Iterator[TraceEvent]:
     """Yield the events that are not inside another event of the same thread: a loop contains its
     body.
     """
@@ -306,14 +314,14 @@ _KIND = re.compile(r"[A-Za-z_]\w*")
 _NUMBER = re.compile(r"_\d+$")
 
 
-def recorded_operations(session: Any, runs: int, traced: Any, model: Any) -> OperationTimes:
+def record_operations(session: Any, runs: int, traced: Any, model: Any) -> OperationTimes:
     """Return the times of the operations of TensorFlow's optimised graph.
 
     Parameters
     ----------
     session
         A session that has run, in which TensorFlow's ordinary executor carries out the graph
-        (:func:`executed`): the one for small graphs records nothing.
+        (:func:`make_executor_call`): the one for small graphs records nothing.
     runs
         The number of runs.
     traced
@@ -332,27 +340,30 @@ def recorded_operations(session: Any, runs: int, traced: Any, model: Any) -> Ope
     tensorflow, _ = import_keras()
     trace = tensorflow.profiler.experimental.Trace
     walls = np.zeros(runs)
-    with recorded_events() as events:
+    with record_events() as events:
         for number in range(runs):
             with trace(_MARK):
-                walls[number] = timed_runs(session, 1)[0]
+                walls[number] = measure_runs(session, 1)[0]
     marks = sorted(
         (event for event in events if event.kind == _MARK), key=lambda event: event.start
     )
-    layers, types = _layers(traced.graph, model), _types(traced.graph)
+    layers, types = _map_layers(traced.graph, model), _map_types(traced.graph)
     steps: dict[tuple[str, str], np.ndarray] = {}
-    for number, (mark, inside) in enumerate(zip(marks, _by_run(events, marks), strict=True)):
-        for event, share in _shared(inside, mark):
+    for number, (mark, inside) in enumerate(zip(marks, _split_by_run(events, marks), strict=True)):
+        for event, share in _split_time(inside, mark):
             name = _CALL.sub("", event.name)
             steps.setdefault((name, event.kind), np.zeros(runs))[number] += share / 1000
     if not steps:
         raise NotSupported("TensorFlow recorded no operation: the model only passes its inputs on")
     return OperationTimes(
-        tuple(_step(name, kind, ns, layers, types) for (name, kind), ns in steps.items()), walls
+        tuple(
+            _make_kernel_time(name, kind, ns, layers, types) for (name, kind), ns in steps.items()
+        ),
+        walls,
     )
 
 
-def executed(function: Any, names: Sequence[str]) -> Callable[..., dict[str, Any]]:
+def make_executor_call(function: Any, names: Sequence[str]) -> Callable[..., dict[str, Any]]:
     """Return a call of a concrete function on TensorFlow's ordinary executor, without the packing
     of arguments.
 
@@ -380,11 +391,11 @@ def executed(function: Any, names: Sequence[str]) -> Callable[..., dict[str, Any
     return call
 
 
-def _by_run(
+def _split_by_run(
     events: Sequence[TraceEvent], marks: Sequence[TraceEvent]
 ) -> Iterator[list[TraceEvent]]:
     """Yield the outermost operations inside each mark, in the order of their starts."""
-    operations = list(outermost(filter(_is_operation, events)))
+    operations = list(select_outermost(filter(_is_operation, events)))
     for mark in marks:
         yield [each for each in operations if mark.start <= each.start < mark.end]
 
@@ -396,7 +407,9 @@ def _is_operation(event: TraceEvent) -> bool:
     return _NAME.fullmatch(event.name) is not None and _KIND.fullmatch(event.kind) is not None
 
 
-def _shared(events: Sequence[TraceEvent], mark: TraceEvent) -> Iterator[tuple[TraceEvent, float]]:
+def _split_time(
+    events: Sequence[TraceEvent], mark: TraceEvent
+) -> Iterator[tuple[TraceEvent, float]]:
     """Yield each event with its part of the mark's time; what runs at the same time has equal
     parts of it.
     """
@@ -420,7 +433,7 @@ def _shared(events: Sequence[TraceEvent], mark: TraceEvent) -> Iterator[tuple[Tr
         yield events[number], part
 
 
-def _step(
+def _make_kernel_time(
     name: str, kind: str, ns: np.ndarray, layers: Mapping[str, str], types: Mapping[str, str]
 ) -> KernelTime:
     parts = name.split("/")
@@ -433,11 +446,11 @@ def _step(
         kind,
         types.get(name, ""),
         (layer,) if layer else (),
-        computes="" if layer else computed_by(kind),
+        computes="" if layer else classify_function(kind),
     )
 
 
-def _types(graph: Any) -> dict[str, str]:
+def _map_types(graph: Any) -> dict[str, str]:
     """Return the type of the numbers that each operation of a traced graph reads, or else gives."""
     found = {}
     for operation in graph.get_operations():
@@ -450,18 +463,18 @@ def _types(graph: Any) -> dict[str, str]:
     return found
 
 
-def _layers(graph: Any, model: Any) -> dict[str, str]:
+def _map_layers(graph: Any, model: Any) -> dict[str, str]:
     """Return the call of a layer, as graphs of the model name it, by the scope of its operations.
 
     A scope has the names of the models and of the layer that are called, which TensorFlow numbers.
     The second scope of a layer is its second call.
     """
-    paths = layer_paths(model)
+    paths = map_layer_paths(model)
     found: dict[str, str] = {}
     calls: dict[str, int] = {}
     for operation in graph.get_operations():
         parts = operation.name.split("/")
-        place = _place(parts, model)
+        place = _find_layer_call(parts, model)
         if place is None:
             continue
         scope, layer = "/".join(parts[: place[0]]), paths[id(place[1])]
@@ -471,26 +484,26 @@ def _layers(graph: Any, model: Any) -> dict[str, str]:
     return found
 
 
-def _place(parts: Sequence[str], model: Any) -> tuple[int, Any] | None:
+def _find_layer_call(parts: Sequence[str], model: Any) -> tuple[int, Any] | None:
     """Return how many parts of a name are the scope of a layer's call, and the layer."""
     inner, start = (
-        graph_of(model),
-        next((n for n, part in enumerate(parts) if _names(part, model.name)), None),
+        get_inner_graph(model),
+        next((n for n, part in enumerate(parts) if _match_name(part, model.name)), None),
     )
     if start is None:
         return None
     for number, part in enumerate(parts[start + 1 : -1], start + 2):
-        operations = [each for each in inner.operations if _names(part, each.name)]
+        operations = [each for each in inner.operations if _match_name(part, each.name)]
         if not operations:
             continue
         layer = max(operations, key=lambda each: len(each.name))
-        below = graph_of(layer)
+        below = get_inner_graph(layer)
         if below is None:
             return number, layer
         inner = below
     return None
 
 
-def _names(part: str, name: str) -> bool:
+def _match_name(part: str, name: str) -> bool:
     """Return whether a part of a scope is a name, which TensorFlow may have numbered."""
     return part == name or _NUMBER.sub("", part) == name

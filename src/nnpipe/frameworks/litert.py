@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency, NotSupported
-from nnpipe.core.messages import one_line
-from nnpipe.core.native_output import native_output_held
+from nnpipe.core.messages import format_one_line
+from nnpipe.core.native_output import capture_native_output
 from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.tflite import TFLiteFile
-from nnpipe.frameworks.runtime_failures import runtime_failure
+from nnpipe.frameworks.runtime_failures import make_runtime_failure
 
 Recorded = Callable[[Mapping[int, np.ndarray], int], OperationTimes]
 # Modules with the interpreter, in order of preference; TensorFlow's own is deprecated.
@@ -63,17 +63,19 @@ def open_interpreter(
     MissingDependency
         If no interpreter can be imported.
     """
-    with native_output_held():  # TensorFlow prints long messages at its start
-        module = interpreter_module()
+    with capture_native_output():  # TensorFlow prints long messages at its start
+        module = import_interpreter()
     arguments: dict[str, Any] = {"num_threads": num_threads or None}
     if resolver:
         arguments["experimental_op_resolver_type"] = getattr(module.OpResolverType, resolver)
     if delegates:
-        arguments["experimental_delegates"] = [_delegate(module, library) for library in delegates]
+        arguments["experimental_delegates"] = [
+            _load_delegate(module, library) for library in delegates
+        ]
     if keep_all:
         arguments["experimental_preserve_all_tensors"] = True
     arguments |= {"model_path": str(path)} if content is None else {"model_content": content}
-    with native_output_held(), warnings.catch_warnings():
+    with capture_native_output(), warnings.catch_warnings():
         # TensorFlow's interpreter warns that LiteRT's replaces it; LiteRT's was tried first.
         warnings.filterwarnings(
             "ignore", message=r"\s*Warning: tf\.lite\.Interpreter is deprecated"
@@ -82,7 +84,7 @@ def open_interpreter(
             interpreter = module.Interpreter(**arguments)
             interpreter.allocate_tensors()
         except (ValueError, RuntimeError) as error:
-            raise runtime_failure(path, "LiteRT", "load it", error) from None
+            raise make_runtime_failure(path, "LiteRT", "load it", error) from None
     return interpreter
 
 
@@ -153,7 +155,7 @@ class LiteRTSession(InferenceSession):
 
     def _resize(self, shapes: dict[int, tuple[int, ...]]) -> None:
         self._shapes = {}  # unknown if resizing fails
-        with native_output_held():
+        with capture_native_output():
             try:
                 for number, shape in shapes.items():
                     self._interpreter.resize_tensor_input(number, shape)
@@ -164,7 +166,7 @@ class LiteRTSession(InferenceSession):
                     "compile it with --fixed-batch, or give inputs of the shapes that it was made "
                     "for"
                 )
-                failure = runtime_failure(
+                failure = make_runtime_failure(
                     self._path, "LiteRT", f"run it with inputs of {wanted}", error, advice
                 )
                 raise failure from None
@@ -174,7 +176,7 @@ class LiteRTSession(InferenceSession):
         try:
             self._interpreter.invoke()
         except (ValueError, RuntimeError) as error:
-            raise runtime_failure(self._path, "LiteRT", "run it", error) from None
+            raise make_runtime_failure(self._path, "LiteRT", "run it", error) from None
 
     def _get(self) -> dict[str, np.ndarray]:
         # get_tensor copies.
@@ -199,7 +201,7 @@ class LiteRTSession(InferenceSession):
         del self._interpreter, self._recorded, self._again
 
 
-def interpreter_module() -> Any:
+def import_interpreter() -> Any:
     """Return the module with the interpreter, from the first package that can be imported."""
     causes = []
     for name in _MODULES:
@@ -208,11 +210,12 @@ def interpreter_module() -> Any:
         except ImportError as error:  # missing, or built for another numpy or Python
             causes.append(f"{name}: {error}")
     raise MissingDependency(
-        f"no TensorFlow Lite interpreter can be imported ({one_line('; '.join(causes), 500)})"
+        f"no TensorFlow Lite interpreter can be imported "
+        f"({format_one_line('; '.join(causes), 500)})"
     )
 
 
-def _delegate(module: Any, library: Path) -> Any:
+def _load_delegate(module: Any, library: Path) -> Any:
     try:
         # Loaded with ctypes first, because a delegate that fails to load raises again when it is
         # collected.
@@ -221,5 +224,5 @@ def _delegate(module: Any, library: Path) -> Any:
         return module.load_delegate(str(library))
     except (ValueError, OSError, RuntimeError) as error:
         raise ConfigError(
-            f"the delegate {library} cannot be loaded: {one_line(error, 500)}"
+            f"the delegate {library} cannot be loaded: {format_one_line(error, 500)}"
         ) from None

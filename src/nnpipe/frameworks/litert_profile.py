@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import ArtifactError, NotSupported
-from nnpipe.core.native_output import native_output_held
+from nnpipe.core.native_output import capture_native_output
 from nnpipe.core.operation_times import KernelTime, OperationTimes
 from nnpipe.core.session import WARMUP_RUNS
-from nnpipe.frameworks.recorded_calls import xnnpack_operator
+from nnpipe.frameworks.recorded_calls import parse_xnnpack_name
 
 _KNOWN = "2.3."  # versions whose structures are those below
 _CPU = 1
@@ -79,9 +79,9 @@ def record(
     ArtifactError
         If it cannot run the model; the message names the file.
     """
-    library = _library()
+    library = _load_library()
     with ExitStack() as stack:
-        stack.enter_context(native_output_held())
+        stack.enter_context(capture_native_output())
         data = content if content is not None else path.read_bytes()
         model = _Model(library, path, data, num_threads, stack)
         model.put(arrays)
@@ -100,16 +100,18 @@ def record(
         )
     return OperationTimes(
         tuple(
-            _kernel(place, *step[:3], [1000.0 * row[place][3] for row in steps])
+            _make_kernel_time(place, *step[:3], [1000.0 * row[place][3] for row in steps])
             for place, step in enumerate(steps[0])
         ),
         walls,
     )
 
 
-def _kernel(place: int, tag: bytes, kind: int, number: int, times: list[float]) -> KernelTime:
+def _make_kernel_time(
+    place: int, tag: bytes, kind: int, number: int, times: list[float]
+) -> KernelTime:
     name = tag.decode("utf-8", "replace")
-    operator, computed, precision = xnnpack_operator(name)
+    operator, computed, precision = parse_xnnpack_name(name)
     # The interpreter's own operators have their number in the file.
     sources = (f"{name}_{number}",) if kind == _OPERATOR else ()
     return KernelTime(
@@ -134,23 +136,25 @@ class _Model:
         environment = ctypes.c_void_p()
         self._call("LiteRtCreateEnvironment", ctypes.c_int(0), None, ctypes.byref(environment))
         stack.callback(self._destroy, "LiteRtDestroyEnvironment", environment)
-        model = self._made(
+        model = self._create_handle(
             "LiteRtCreateModelFromBuffer", environment, self._data, ctypes.c_size_t(len(data))
         )
         stack.callback(self._destroy, "LiteRtDestroyModel", model)
-        options = self._options(num_threads)
+        options = self._create_options(num_threads)
         stack.callback(self._destroy, "LiteRtDestroyOptions", options)
-        self._compiled = self._made("LiteRtCreateCompiledModel", environment, model, options)
+        self._compiled = self._create_handle(
+            "LiteRtCreateCompiledModel", environment, model, options
+        )
         stack.callback(self._destroy, "LiteRtDestroyCompiledModel", self._compiled)
         self._environment, self._stack = environment, stack
-        self._signature = self._made("LiteRtGetModelSignature", model, ctypes.c_size_t(0))
-        self._profiler = self._made("LiteRtCompiledModelGetProfiler", self._compiled)
+        self._signature = self._create_handle("LiteRtGetModelSignature", model, ctypes.c_size_t(0))
+        self._profiler = self._create_handle("LiteRtCompiledModelGetProfiler", self._compiled)
         self._inputs: list[ctypes.c_void_p] = []
         self._outputs: list[ctypes.c_void_p] = []
 
     def put(self, arrays: Mapping[int, np.ndarray]) -> None:
         """Set the inputs of the model, and allocate buffers for its outputs."""
-        tensors = self._tensors("Input")
+        tensors = self._list_tensors("Input")
         for place, (number, _) in enumerate(tensors):
             rank = arrays[number].ndim
             lengths = (ctypes.c_int * rank)(*arrays[number].shape)
@@ -165,13 +169,13 @@ class _Model:
         for place, (number, described) in enumerate(tensors):
             array = np.ascontiguousarray(arrays[number])
             described.lengths[: array.ndim] = array.shape
-            buffer = self._buffer("Input", place, described)
+            buffer = self._create_buffer("Input", place, described)
             there = ctypes.c_void_p()
             self._call("LiteRtLockTensorBuffer", buffer, ctypes.byref(there), ctypes.c_int(_WRITE))
             ctypes.memmove(there, array.ctypes.data, array.nbytes)
             self._call("LiteRtUnlockTensorBuffer", buffer)
             self._inputs.append(buffer)
-        tensors = self._tensors("Output")
+        tensors = self._list_tensors("Output")
         # A layout is what a tensor's type holds behind the type of its elements.
         layouts = (ctypes.c_uint * (17 * len(tensors)))()
         self._call(
@@ -185,7 +189,7 @@ class _Model:
         for place, (_, described) in enumerate(tensors):
             rank = layouts[17 * place] & _RANK_MASK
             described.lengths[:rank] = layouts[17 * place + 1 : 17 * place + 1 + rank]
-            self._outputs.append(self._buffer("Output", place, described))
+            self._outputs.append(self._create_buffer("Output", place, described))
 
     def run(self) -> list[tuple[bytes, int, int, int]]:
         """Run once, and return tag, type, number and microseconds of each event."""
@@ -210,8 +214,8 @@ class _Model:
             (each.tag or b"", each.kind, each.number, each.us) for each in events[: count.value]
         ]
 
-    def _options(self, num_threads: int) -> ctypes.c_void_p:
-        options = self._made("LiteRtCreateOptions")
+    def _create_options(self, num_threads: int) -> ctypes.c_void_p:
+        options = self._create_handle("LiteRtCreateOptions")
         self._call("LiteRtSetOptionsHardwareAccelerators", options, ctypes.c_int(_CPU))
         told = {"runtime_options_string": "enable_profiling = true\n"}
         if num_threads:
@@ -221,7 +225,7 @@ class _Model:
         for name, text in told.items():
             # the options release it with free()
             copied = ctypes.c_void_p(system.strdup(text.encode()))
-            made = self._made(
+            made = self._create_handle(
                 "LiteRtCreateOpaqueOptions",
                 name.encode(),
                 copied,
@@ -230,13 +234,13 @@ class _Model:
             self._call("LiteRtAddOpaqueOptions", options, made)
         return options
 
-    def _tensors(self, side: str) -> list[tuple[int, _TensorType]]:
+    def _list_tensors(self, side: str) -> list[tuple[int, _TensorType]]:
         """Return number and type of each input or output."""
         count = ctypes.c_size_t()
         self._call(f"LiteRtGetNumSignature{side}s", self._signature, ctypes.byref(count))
         found = []
         for place in range(count.value):
-            tensor = self._made(
+            tensor = self._create_handle(
                 f"LiteRtGetSignature{side}TensorByIndex", self._signature, ctypes.c_size_t(place)
             )
             number, described = ctypes.c_uint32(), _TensorType()
@@ -245,14 +249,14 @@ class _Model:
             found.append((number.value, described))
         return found
 
-    def _buffer(self, side: str, place: int, described: _TensorType) -> ctypes.c_void_p:
-        needs = self._made(
+    def _create_buffer(self, side: str, place: int, described: _TensorType) -> ctypes.c_void_p:
+        needs = self._create_handle(
             f"LiteRtGetCompiledModel{side}BufferRequirements",
             self._compiled,
             ctypes.c_size_t(0),
             ctypes.c_size_t(place),
         )
-        buffer = self._made(
+        buffer = self._create_handle(
             "LiteRtCreateManagedTensorBufferFromRequirements",
             self._environment,
             ctypes.byref(described),
@@ -261,7 +265,7 @@ class _Model:
         self._stack.callback(self._destroy, "LiteRtDestroyTensorBuffer", buffer)
         return buffer
 
-    def _made(self, name: str, *arguments: Any) -> ctypes.c_void_p:
+    def _create_handle(self, name: str, *arguments: Any) -> ctypes.c_void_p:
         made = ctypes.c_void_p()
         self._call(name, *arguments, ctypes.byref(made))
         return made
@@ -281,7 +285,7 @@ class _Model:
         function(handle)
 
 
-def _library() -> ctypes.CDLL:
+def _load_library() -> ctypes.CDLL:
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -93,7 +93,7 @@ Lengths = tuple[int, ...]
 _MOST_AXES = 6  # more have too many orders to try
 
 
-def reshaped(builder: ONNXBuilder, x: str, shape: Lengths, out: Lengths) -> str:
+def add_reshape(builder: ONNXBuilder, x: str, shape: Lengths, out: Lengths) -> str:
     """Return the same values with another shape, which costs nothing; one axis of ``out`` may be
     -1.
 
@@ -109,13 +109,15 @@ def reshaped(builder: ONNXBuilder, x: str, shape: Lengths, out: Lengths) -> str:
     return builder.add("Reshape", x, builder.constant(np.array(out, np.int64)))
 
 
-def flipped(builder: ONNXBuilder, x: str, shape: Lengths) -> tuple[str, Lengths]:
+def add_transpose(builder: ONNXBuilder, x: str, shape: Lengths) -> tuple[str, Lengths]:
     """Return the values with the last two axes exchanged, and their shape."""
     order = [*range(len(shape) - 2), len(shape) - 1, len(shape) - 2]
     return builder.add("Transpose", x, perm=order), tuple(shape[axis] for axis in order)
 
 
-def copied(builder: ONNXBuilder, x: str, shape: Lengths, out: Lengths, turned: bool = True) -> str:
+def add_copy(
+    builder: ONNXBuilder, x: str, shape: Lengths, out: Lengths, turned: bool = True
+) -> str:
     """Return the values in another order of axes, a part of them, or more of them than there were.
 
     Parameters
@@ -132,11 +134,11 @@ def copied(builder: ONNXBuilder, x: str, shape: Lengths, out: Lengths, turned: b
     """
     size, wanted = math.prod(shape), math.prod(out)
     if size == wanted:
-        order = _order(shape, out) if turned else None
+        order = _find_order(shape, out) if turned else None
         if order is not None:
             return builder.add("Transpose", x, perm=list(order))
         order = tuple(range(len(shape)))[::-1]
-        return reshaped(builder, builder.add("Transpose", x, perm=list(order)), shape[::-1], out)
+        return add_reshape(builder, builder.add("Transpose", x, perm=list(order)), shape[::-1], out)
     if len(shape) == len(out):
         pairs = list(zip(shape, out, strict=True))
         if all(after <= before for before, after in pairs):
@@ -147,19 +149,21 @@ def copied(builder: ONNXBuilder, x: str, shape: Lengths, out: Lengths, turned: b
             return builder.add("Expand", x, builder.constant(np.array(out, np.int64)))
         if all(after >= before for before, after in pairs):
             return builder.add(
-                "Pad", x, builder.constant(np.array(sides([b - a for a, b in pairs]), np.int64))
+                "Pad",
+                x,
+                builder.constant(np.array(build_onnx_pads([b - a for a, b in pairs]), np.int64)),
             )
-    flat = reshaped(builder, x, shape, (size,))
-    return reshaped(builder, copied(builder, flat, (size,), (wanted,)), (wanted,), out)
+    flat = add_reshape(builder, x, shape, (size,))
+    return add_reshape(builder, add_copy(builder, flat, (size,), (wanted,)), (wanted,), out)
 
 
-def sides(totals: Sequence[int]) -> list[int]:
+def build_onnx_pads(totals: Sequence[int]) -> list[int]:
     """Return the padding before all axes, and then that behind all."""
     before = [each // 2 for each in totals]
     return [*before, *(each - half for each, half in zip(totals, before, strict=True))]
 
 
-def _order(shape: Lengths, out: Lengths) -> Lengths | None:
+def _find_order(shape: Lengths, out: Lengths) -> Lengths | None:
     """Return an order of axes that gives a shape, not the present one if there is another;
     ``None`` without any.
     """
@@ -198,7 +202,7 @@ class GraphValues(ONNXBuilder):
         self._read = {tensor for each in graph.operations for tensor in each.inputs} | set(
             graph.outputs
         )
-        self._moved = _ranks_with_channels_last(graph)
+        self._moved = _find_channels_last_ranks(graph)
         self._values: dict[str, str] = {}
         self._reals: dict[str, str] = {}
         self._zeros: dict[str, int] = {}
@@ -214,12 +218,12 @@ class GraphValues(ONNXBuilder):
         """Return the shape of a tensor in the ONNX graph."""
         shape = tuple(int(length or 1) for length in self.graph.tensors[name].shape)
         return (
-            self._channels_first(shape)
+            self._to_channels_first(shape)
             if len(shape) in self._moved and name in self._made
             else shape
         )
 
-    def computed(self, operation: Operation) -> list[str]:
+    def list_computed_inputs(self, operation: Operation) -> list[str]:
         """Return the inputs of an operation that are not constants."""
         return [name for name in operation.inputs if name in self._made]
 
@@ -250,7 +254,7 @@ class GraphValues(ONNXBuilder):
             return self._values[name]
         shape, dtype = self.shape(name), np.dtype(self.dtype(name))
         if rank in self._moved and 0 < len(shape) <= rank:
-            shape = self._channels_first((1,) * (rank - len(shape)) + shape)
+            shape = self._to_channels_first((1,) * (rank - len(shape)) + shape)
         self._count(shape, dtype.itemsize)
         if dtype.kind in "iub":
             array = self.random.integers(
@@ -271,14 +275,14 @@ class GraphValues(ONNXBuilder):
         fitted = rank in self._moved and len(self.shape(name)) <= rank
         if name not in self._made and fitted:
             found = self.value(name, rank)
-            return self._real(found, name) if self.is_small(name) else found
+            return self._add_dequantize(found, name) if self.is_small(name) else found
         if self.is_small(name) and name not in self._reals:
-            self._reals[name] = self._real(self.value(name), name)
+            self._reals[name] = self._add_dequantize(self.value(name), name)
         found, shape = self._reals.get(name) or self.value(name), self.shape(name)
         if not fitted or not 0 < len(shape) < rank:
             return found
-        full = reshaped(self, found, shape, (1,) * (rank - len(shape)) + shape)
-        return self.add("Transpose", full, perm=list(self._channels_first(tuple(range(rank)))))
+        full = add_reshape(self, found, shape, (1,) * (rank - len(shape)) + shape)
+        return self.add("Transpose", full, perm=list(self._to_channels_first(tuple(range(rank)))))
 
     def is_small(self, name: str) -> bool:
         """Return whether a tensor holds numbers of 8 bits, as quantised models do."""
@@ -293,16 +297,16 @@ class GraphValues(ONNXBuilder):
         if positive and self.dtype(name) == "int8":
             self._zeros[name] = _LEAST
         scale, zero = (
-            self._scalar(_SCALE, "float32"),
-            self._scalar(self._zeros.get(name, 0), self.dtype(name)),
+            self._add_scalar(_SCALE, "float32"),
+            self._add_scalar(self._zeros.get(name, 0), self.dtype(name)),
         )
         self._values[name] = self.add("QuantizeLinear", x, scale, zero)
 
-    def _real(self, x: str, name: str) -> str:
-        zero = self._scalar(self._zeros.get(name, 0), self.dtype(name))
-        return self.add("DequantizeLinear", x, self._scalar(_SCALE, "float32"), zero)
+    def _add_dequantize(self, x: str, name: str) -> str:
+        zero = self._add_scalar(self._zeros.get(name, 0), self.dtype(name))
+        return self.add("DequantizeLinear", x, self._add_scalar(_SCALE, "float32"), zero)
 
-    def stored(self, dtype: str, *shape: int) -> str:
+    def add_stored_weights(self, dtype: str, *shape: int) -> str:
         """Add weights that are stored in an element type, as real numbers."""
         if dtype not in (*_SMALL, "int32"):
             return self.weights(*shape)
@@ -311,7 +315,10 @@ class GraphValues(ONNXBuilder):
         drawn = self.constant(self.random.integers(low, 8, shape).astype(np.dtype(dtype)))
         scale = _SCALE**2 if dtype == "int32" else _SCALE  # as biases have it
         return self.add(
-            "DequantizeLinear", drawn, self._scalar(scale, "float32"), self._scalar(0, dtype)
+            "DequantizeLinear",
+            drawn,
+            self._add_scalar(scale, "float32"),
+            self._add_scalar(0, dtype),
         )
 
     def weights(self, *shape: int, mean: float = 0.0) -> str:
@@ -321,7 +328,7 @@ class GraphValues(ONNXBuilder):
         self._count(shape, 4)
         return super().weights(*shape, mean=mean)
 
-    def _scalar(self, value: float, dtype: str) -> str:
+    def _add_scalar(self, value: float, dtype: str) -> str:
         return self.constant(np.array(value, np.dtype(dtype)))
 
     def _count(self, shape: Lengths, each: int) -> None:
@@ -331,11 +338,11 @@ class GraphValues(ONNXBuilder):
                 "a network of the same cost cannot be made: its weights would be larger than 2 GB"
             )
 
-    def _channels_first(self, shape: Lengths) -> Lengths:
+    def _to_channels_first(self, shape: Lengths) -> Lengths:
         return (shape[0], shape[-1], *shape[1:-1])
 
 
-def _ranks_with_channels_last(graph: Graph) -> frozenset[int]:
+def _find_channels_last_ranks(graph: Graph) -> frozenset[int]:
     """Return the numbers of axes of values whose channels are last, as the convolutions of the
     graph tell.
     """

@@ -16,12 +16,12 @@ from nnpipe.core.errors import NotSupported
 from nnpipe.formats.onnx_network import ONNXNode, read_nodes
 
 
-def _always(node: ONNXNode) -> bool:
+def _is_any_node(node: ONNXNode) -> bool:
     return True
 
 
 @dataclass(frozen=True)
-class Wrong:
+class KnownFault:
     """A form of an operator that a framework computes wrongly.
 
     Parameters
@@ -36,10 +36,10 @@ class Wrong:
 
     operator: str
     how: str
-    when: Callable[[ONNXNode], bool] = _always
+    when: Callable[[ONNXNode], bool] = _is_any_node
 
 
-def refuse_wrong(path: Path, framework: str, table: Sequence[Wrong]) -> None:
+def check_known_faults(path: Path, framework: str, table: Sequence[KnownFault]) -> None:
     """Check that a file has no operator that a framework computes wrongly.
 
     Raises
@@ -49,11 +49,11 @@ def refuse_wrong(path: Path, framework: str, table: Sequence[Wrong]) -> None:
     ArtifactError
         If the file is damaged.
     """
-    if faults := faults_in(path, framework, table):
+    if faults := find_known_faults(path, framework, table):
         raise NotSupported(f"{path}: {faults[0]}")
 
 
-def faults_in(path: Path, framework: str, table: Sequence[Wrong]) -> tuple[str, ...]:
+def find_known_faults(path: Path, framework: str, table: Sequence[KnownFault]) -> tuple[str, ...]:
     """Return a line for each node of a file that a framework computes wrongly.
 
     Raises
@@ -69,50 +69,52 @@ def faults_in(path: Path, framework: str, table: Sequence[Wrong]) -> tuple[str, 
     )
 
 
-def _peepholes(node: ONNXNode) -> bool:
-    return bool(node.takes(7))
+def _has_peepholes(node: ONNXNode) -> bool:
+    return bool(node.get_input(7))
 
 
-def _antialias(node: ONNXNode) -> bool:
+def _has_antialias(node: ONNXNode) -> bool:
     return bool(node.attributes.get("antialias"))
 
 
-def _keeps_ratio(node: ONNXNode) -> bool:
+def _has_ratio_policy(node: ONNXNode) -> bool:
     return node.attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch" and bool(
-        node.takes(3)
+        node.get_input(3)
     )
 
 
-def _weighted_mean(node: ONNXNode) -> bool:
-    return node.attributes.get("reduction", "mean") == "mean" and bool(node.takes(2))
+def _is_weighted_mean(node: ONNXNode) -> bool:
+    return node.attributes.get("reduction", "mean") == "mean" and bool(node.get_input(2))
 
 
-def _nearest(node: ONNXNode) -> bool:
+def _is_nearest(node: ONNXNode) -> bool:
     return bool(node.attributes.get("mode") == "nearest")
 
 
-def _any_attribute(node: ONNXNode) -> bool:
+def _has_attributes(node: ONNXNode) -> bool:
     return bool(node.attributes)
 
 
 OPENVINO = (
-    Wrong("Resize", "antialiasing is left out", _antialias),
-    Wrong("Resize", "keep_aspect_ratio_policy is left out", _keeps_ratio),
-    Wrong("LSTM", "peepholes are left out", _peepholes),
+    KnownFault("Resize", "antialiasing is left out", _has_antialias),
+    KnownFault("Resize", "keep_aspect_ratio_policy is left out", _has_ratio_policy),
+    KnownFault("LSTM", "peepholes are left out", _has_peepholes),
 )
 """OpenVINO 2026.4, on the CPU."""
 
 IREE = (
-    Wrong("Det", "rows are not exchanged, and where that is needed the result is not a number"),
-    Wrong("SoftmaxCrossEntropyLoss", "the mean by weights is infinite", _weighted_mean),
-    Wrong("GridSample", "some of the nearest neighbours are others", _nearest),
-    Wrong("LSTM", "peepholes are left out", _peepholes),
-    Wrong("QLinearMatMul", "sums overflow; use MatMulInteger or QDQ"),
+    KnownFault(
+        "Det", "rows are not exchanged, and where that is needed the result is not a number"
+    ),
+    KnownFault("SoftmaxCrossEntropyLoss", "the mean by weights is infinite", _is_weighted_mean),
+    KnownFault("GridSample", "some of the nearest neighbours are others", _is_nearest),
+    KnownFault("LSTM", "peepholes are left out", _has_peepholes),
+    KnownFault("QLinearMatMul", "sums overflow; use MatMulInteger or QDQ"),
 )
 """IREE 3.13."""
 
 TVM = (
-    Wrong("NonMaxSuppression", "other boxes are chosen"),
-    Wrong("IsInf", "its attributes are left out", _any_attribute),
+    KnownFault("NonMaxSuppression", "other boxes are chosen"),
+    KnownFault("IsInf", "its attributes are left out", _has_attributes),
 )
 """Apache TVM 0.27; the Relax module is checked further after its import."""

@@ -30,10 +30,10 @@ from nnpipe.core.primitives import (
 from nnpipe.frameworks.onnx_graph_values import (
     GraphValues,
     Lengths,
-    copied,
-    flipped,
-    reshaped,
-    sides,
+    add_copy,
+    add_reshape,
+    add_transpose,
+    build_onnx_pads,
 )
 
 _ELEMENTWISE = (
@@ -72,7 +72,7 @@ _JOINS = ("concat", "concatenation", "cat", "pack")
 _TURNS = ("transpose", "permute")
 
 
-def plain(
+def add_plain_operation(
     values: GraphValues,
     what: PlainPrimitive,
     operation: Operation,
@@ -100,43 +100,44 @@ def plain(
     """
     function = what.function.lower()
     if what.plain == "quantisation":
-        return _quantisation(values, operation, x, shape), shape or out
+        return _add_quantization(values, operation, x, shape), shape or out
     if not x:
         raise NotSupported(operation.kind)
     if what.plain == "elementwise":
         rank = max(
-            len(values.shape(name)) for name in (*values.computed(operation), operation.outputs[0])
+            len(values.shape(name))
+            for name in (*values.list_computed_inputs(operation), operation.outputs[0])
         )
-        return _elementwise(
+        return _add_elementwise(
             values, function, [values.operand(name, rank) for name in operation.inputs]
         ), out
     if what.plain == "reduction":
-        x, shape = _reduction(values, function, x, shape, out)
+        x, shape = _add_reduction(values, function, x, shape, out)
         dtype = values.dtype(operation.outputs[0])
         return (
-            _cast(values, x, dtype) if function.startswith("arg") and dtype != "int64" else x
+            _add_cast(values, x, dtype) if function.startswith("arg") and dtype != "int64" else x
         ), shape
     if what.plain == "normalisation":
-        return _normalisation(values, function, x, shape), shape
+        return _add_normalization(values, function, x, shape), shape
     if what.plain == "softmax":
-        return _softmax(values, function, x), shape
+        return _add_softmax(values, function, x), shape
     if what.plain == "resize" and len(shape) == len(out):
         mode = function if function in ("linear", "cubic") else "nearest"
         return values.add(
             "Resize", x, "", "", values.constant(np.array(out, np.int64)), mode=mode
         ), out
     if what.plain == "gather":
-        return _gather(values, operation, out), out
+        return _add_gather(values, operation, out), out
     if what.plain == "view":
         if math.prod(shape) == math.prod(out):
-            return reshaped(values, x, shape, out), out
+            return add_reshape(values, x, shape, out), out
         dtype = values.dtype(operation.outputs[0])
-        if dtype != values.dtype(values.computed(operation)[0]):  # a shape as numbers
+        if dtype != values.dtype(values.list_computed_inputs(operation)[0]):  # a shape as numbers
             return values.constant(np.ones(out, np.dtype(dtype))), out
-    return _movement(values, function, operation, x, shape, out)
+    return _add_movement(values, function, operation, x, shape, out)
 
 
-def activation(values: GraphValues, what: Primitive, x: str) -> str:
+def add_activation(values: GraphValues, what: Primitive, x: str) -> str:
     """Add the nodes of an activation that is part of another operation.
 
     Raises
@@ -145,17 +146,17 @@ def activation(values: GraphValues, what: Primitive, x: str) -> str:
         If there is no rule for it.
     """
     if isinstance(what, PlainPrimitive) and what.plain == "softmax":
-        return _softmax(values, what.function.lower(), x)
+        return _add_softmax(values, what.function.lower(), x)
     if isinstance(what, PlainPrimitive) and what.plain == "elementwise":
-        return _elementwise(values, what.function.lower(), [x])
+        return _add_elementwise(values, what.function.lower(), [x])
     raise NotSupported(what.kind)
 
 
-def _softmax(values: GraphValues, function: str, x: str) -> str:
+def _add_softmax(values: GraphValues, function: str, x: str) -> str:
     return values.add("LogSoftmax" if "log" in function else "Softmax", x, axis=-1)
 
 
-def _elementwise(values: GraphValues, function: str, given: Sequence[str]) -> str:
+def _add_elementwise(values: GraphValues, function: str, given: Sequence[str]) -> str:
     if function in _SWISH:
         return values.add("Mul", given[0], values.add("Sigmoid", given[0]))
     kind = _OPERATORS.get(function)
@@ -168,12 +169,12 @@ def _elementwise(values: GraphValues, function: str, given: Sequence[str]) -> st
     return values.add(kind, *(given[:1] if kind in _ONE_INPUT else given))
 
 
-def _reduction(
+def _add_reduction(
     values: GraphValues, function: str, x: str, shape: Lengths, out: Lengths
 ) -> tuple[str, Lengths]:
     if math.prod(out) == math.prod(shape):
         return x, shape
-    axes = _reduced(shape, out)
+    axes = _find_reduced_axes(shape, out)
     if axes is None or function == "topk":
         raise NotSupported(function)
     if function.startswith("arg"):
@@ -185,7 +186,7 @@ def _reduction(
     return values.add(word, x, values.constant(np.array(axes, np.int64)), keepdims=1), kept
 
 
-def _normalisation(values: GraphValues, function: str, x: str, shape: Lengths) -> str:
+def _add_normalization(values: GraphValues, function: str, x: str, shape: Lengths) -> str:
     if function in ("layer", "rms"):  # ONNX has had the second one since opset 23
         last = shape[-1]
         return values.add(
@@ -205,7 +206,7 @@ def _normalisation(values: GraphValues, function: str, x: str, shape: Lengths) -
     raise NotSupported(function)
 
 
-def _quantisation(values: GraphValues, operation: Operation, x: str, shape: Lengths) -> str:
+def _add_quantization(values: GraphValues, operation: Operation, x: str, shape: Lengths) -> str:
     first, result = operation.inputs[0], operation.outputs[0]
     if values.is_small(first) and values.is_small(result):  # to another scale
         return x
@@ -228,42 +229,42 @@ def _quantisation(values: GraphValues, operation: Operation, x: str, shape: Leng
     return values.add(kind, x, scale, zero, axis=axis)
 
 
-def _gather(values: GraphValues, operation: Operation, out: Lengths) -> str:
-    given = values.computed(operation)
+def _add_gather(values: GraphValues, operation: Operation, out: Lengths) -> str:
+    given = values.list_computed_inputs(operation)
     indices = [name for name in given if values.dtype(name) in ("int32", "int64")]
     constants = values.constants(operation)
     if indices and constants:  # an embedding
         return values.add("Gather", values.value(constants[0]), values.value(indices[0]), axis=0)
-    return copied(values, values.value(given[0]), values.shape(given[0]), out)
+    return add_copy(values, values.value(given[0]), values.shape(given[0]), out)
 
 
-def _movement(
+def _add_movement(
     values: GraphValues, function: str, operation: Operation, x: str, shape: Lengths, out: Lengths
 ) -> tuple[str, Lengths]:
-    given = values.computed(operation)
+    given = values.list_computed_inputs(operation)
     if function in _JOINS and len(given) > 1:
         parts = [(values.value(name), values.shape(name)) for name in given]
         if function == "pack":  # along an axis that is new
-            parts = [(reshaped(values, y, its, (1, *its)), (1, *its)) for y, its in parts]
+            parts = [(add_reshape(values, y, its, (1, *its)), (1, *its)) for y, its in parts]
             joined = values.add("Concat", *(y for y, _ in parts), axis=0)
-            return copied(values, joined, (len(parts), *shape), out), out
+            return add_copy(values, joined, (len(parts), *shape), out), out
         along = [
             axis for axis in range(len(out)) if sum(its[axis] for _, its in parts) == out[axis]
         ]
         differing = [axis for axis in along if any(its[axis] != out[axis] for _, its in parts)]
         return values.add("Concat", *(y for y, _ in parts), axis=(differing or [0])[0]), out
     if function == "cast":
-        return _cast(values, x, values.dtype(operation.outputs[0])), shape
-    return copied(values, x, shape, out, turned=function in _TURNS), out
+        return _add_cast(values, x, values.dtype(operation.outputs[0])), shape
+    return add_copy(values, x, shape, out, turned=function in _TURNS), out
 
 
-def _cast(values: GraphValues, x: str, dtype: str) -> str:
+def _add_cast(values: GraphValues, x: str, dtype: str) -> str:
     from onnx import helper
 
     return values.add("Cast", x, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
-def _reduced(shape: Lengths, out: Lengths) -> list[int] | None:
+def _find_reduced_axes(shape: Lengths, out: Lengths) -> list[int] | None:
     """Return the axes that a reduction removes or leaves with the length 1; ``None`` if none
     fit.
     """
@@ -283,7 +284,7 @@ _POSITIVE = ("relu", "relu6", "clip")
 _COPIED = ("quantisation", "gather", "movement", "view")
 
 
-def onnx_of_graph(
+def build_onnx_of_graph(
     graph: Graph, random: np.random.Generator, folded: frozenset[str] = frozenset()
 ) -> bytes:
     """Return the content of an ONNX file with a network of the same operations and shapes.
@@ -335,7 +336,11 @@ def _write(values: GraphValues, operation: Operation) -> None:
     """
     if not operation.primitives or not operation.outputs or operation.unlisted:
         raise NotSupported(operation.kind)
-    given, result, first = values.computed(operation), operation.outputs[0], operation.primitives[0]
+    given, result, first = (
+        values.list_computed_inputs(operation),
+        operation.outputs[0],
+        operation.primitives[0],
+    )
     out = values.shape(result)
     rescaled = bool(given) and values.is_small(given[0]) and values.is_small(result)
     computes = first.kind not in _COPIED or (first.kind == "quantisation" and rescaled)
@@ -345,10 +350,10 @@ def _write(values: GraphValues, operation: Operation) -> None:
             values.operand(given[0]) if computes else values.value(given[0]),
             values.shape(given[0]),
         )
-    x, shape = _first(values, first, operation, x, shape, out)
+    x, shape = _add_first_primitive(values, first, operation, x, shape, out)
     for each in operation.primitives[1:]:  # fused behind it: activations
-        x = activation(values, each, x)
-    x = reshaped(values, x, shape, out)
+        x = add_activation(values, each, x)
+    x = add_reshape(values, x, shape, out)
     if computes and values.is_small(result):
         values.put_rounded(result, x, positive=_is_positive(operation.primitives[-1]))
     else:
@@ -361,7 +366,9 @@ def _write(values: GraphValues, operation: Operation) -> None:
                 raise NotSupported(operation.kind)
             values.put(
                 name,
-                copied(values, values.value(given[0]), values.shape(given[0]), values.shape(name)),
+                add_copy(
+                    values, values.value(given[0]), values.shape(given[0]), values.shape(name)
+                ),
             )
 
 
@@ -369,28 +376,28 @@ def _is_positive(what: Primitive) -> bool:
     return isinstance(what, PlainPrimitive) and what.function.lower() in _POSITIVE
 
 
-def _first(
+def _add_first_primitive(
     values: GraphValues, what: Primitive, operation: Operation, x: str, shape: Lengths, out: Lengths
 ) -> tuple[str, Lengths]:
     """Add the nodes of the first primitive of an operation, and return the result with its
     shape.
     """
     if isinstance(what, PlainPrimitive):
-        return plain(values, what, operation, x, shape, out)
+        return add_plain_operation(values, what, operation, x, shape, out)
     if isinstance(what, ConvolutionPrimitive):
-        return _convolution(values, what, operation, x, shape, out)
+        return _add_convolution(values, what, operation, x, shape, out)
     if isinstance(what, MatrixProduct):
-        return _product(values, what, operation, out)
+        return _add_product(values, what, operation, out)
     if isinstance(what, PoolingPrimitive):
-        return _pooling(values, what, x, shape, out)
+        return _add_pooling(values, what, x, shape, out)
     if isinstance(what, RecurrentPrimitive):
-        return _recurrent(values, what, x, shape, out)
+        return _add_recurrent(values, what, x, shape, out)
     if isinstance(what, AttentionPrimitive):
-        return _attention(values, operation, out)
+        return _add_attention(values, operation, out)
     raise NotSupported(operation.kind)
 
 
-def _convolution(
+def _add_convolution(
     values: GraphValues,
     what: ConvolutionPrimitive,
     operation: Operation,
@@ -404,8 +411,11 @@ def _convolution(
     filters = (what.out_channels, each_group)
     if what.transposed:
         filters = (what.in_channels, what.out_channels // what.groups)
-    given = [x, values.stored(_stored_type(values, operation), *filters, *what.kernel)]
-    if bias := _bias(values, operation, what.out_channels):
+    given = [
+        x,
+        values.add_stored_weights(_choose_weight_type(values, operation), *filters, *what.kernel),
+    ]
+    if bias := _add_bias(values, operation, what.out_channels):
         given.append(bias)
     attributes: dict[str, Any] = {
         "kernel_shape": list(what.kernel),
@@ -420,7 +430,7 @@ def _convolution(
         (times - 1) * step + (kernel - 1) * dilation + 1 - long
         for long, times, kernel, step, dilation in windows
     ]
-    pads = sides([max(each, 0) for each in over])
+    pads = build_onnx_pads([max(each, 0) for each in over])
     if what.transposed:
         missing = [max(-each, 0) for each in over]
         found = values.add("ConvTranspose", *given, pads=pads, output_padding=missing, **attributes)
@@ -429,7 +439,7 @@ def _convolution(
     return found, (shape[0], what.out_channels, *out[2:])
 
 
-def _stored_type(values: GraphValues, operation: Operation) -> str:
+def _choose_weight_type(values: GraphValues, operation: Operation) -> str:
     """Return the element type of the weights of a product or convolution."""
     constants = values.constants(operation)
     # otherwise real numbers would be rounded
@@ -441,50 +451,54 @@ def _stored_type(values: GraphValues, operation: Operation) -> str:
     )
 
 
-def _bias(values: GraphValues, operation: Operation, length: int) -> str:
+def _add_bias(values: GraphValues, operation: Operation, length: int) -> str:
     """Add the bias of an operation; return an empty text if it has none."""
     found = [name for name in values.constants(operation) if values.shape(name) == (length,)]
     kind = {"int32", "float32"} & {values.dtype(name) for name in found}
-    return values.stored("int32" if "int32" in kind else "float32", length) if kind else ""
+    return (
+        values.add_stored_weights("int32" if "int32" in kind else "float32", length) if kind else ""
+    )
 
 
-def _product(
+def _add_product(
     values: GraphValues, what: MatrixProduct, operation: Operation, out: Lengths
 ) -> tuple[str, Lengths]:
     rows, depth, columns = (int(length or 1) for length in (what.rows, what.depth, what.columns))
-    given = values.computed(operation)
+    given = values.list_computed_inputs(operation)
     if len(given) == 1:
         x, shape = values.operand(given[0]), values.shape(given[0])
-        stored = _stored_type(values, operation)
-        bias = _bias(values, operation, columns)
+        stored = _choose_weight_type(values, operation)
+        bias = _add_bias(values, operation, columns)
         if shape[-1:] != (depth,):
-            x, shape = reshaped(values, x, shape, (-1, depth)), (rows, depth)
+            x, shape = add_reshape(values, x, shape, (-1, depth)), (rows, depth)
         if len(shape) == 2 and (bias or operation.kind == "Gemm"):
             more = [bias] if bias else []
-            return values.add("Gemm", x, values.stored(stored, columns, depth), *more, transB=1), (
+            return values.add(
+                "Gemm", x, values.add_stored_weights(stored, columns, depth), *more, transB=1
+            ), (
                 shape[0],
                 columns,
             )
         y, result = (
-            values.add("MatMul", x, values.stored(stored, depth, columns)),
+            values.add("MatMul", x, values.add_stored_weights(stored, depth, columns)),
             (*shape[:-1], columns),
         )
         return (values.add("Add", y, bias) if bias else y), result
     (x, shape), (y, other) = ((values.operand(name), values.shape(name)) for name in given[:2])
     if shape[-1] != depth and len(shape) > 1 and shape[-2] == depth:
-        x, shape = flipped(values, x, shape)
+        x, shape = add_transpose(values, x, shape)
     if other[-1] == depth and (other[-1] != columns or other[-2] != depth):
-        y, other = flipped(values, y, other)
+        y, other = add_transpose(values, y, other)
     if shape[-1] != other[-2]:
         raise NotSupported(operation.kind)
     return values.add("MatMul", x, y), (*out[:-2], shape[-2], other[-1])
 
 
-def _attention(values: GraphValues, operation: Operation, out: Lengths) -> tuple[str, Lengths]:
+def _add_attention(values: GraphValues, operation: Operation, out: Lengths) -> tuple[str, Lengths]:
     """Add two products with a softmax between them, of queries, keys and values with heads of
     their own.
     """
-    given = values.computed(operation)
+    given = values.list_computed_inputs(operation)
     if len(given) < 3 or any(len(values.shape(name)) != 4 for name in given[:3]):
         raise NotSupported(operation.kind)
     (queries, _), (keys, shape), (contents, _) = (
@@ -492,12 +506,12 @@ def _attention(values: GraphValues, operation: Operation, out: Lengths) -> tuple
     )
     scale = values.constant(np.array(1 / math.sqrt(shape[-1]), np.float32))
     scores = values.add(
-        "Mul", values.add("MatMul", queries, flipped(values, keys, shape)[0]), scale
+        "Mul", values.add("MatMul", queries, add_transpose(values, keys, shape)[0]), scale
     )
     return values.add("MatMul", values.add("Softmax", scores, axis=-1), contents), out
 
 
-def _pooling(
+def _add_pooling(
     values: GraphValues, what: PoolingPrimitive, x: str, shape: Lengths, out: Lengths
 ) -> tuple[str, Lengths]:
     word = "Max" if what.function == "max" else "Average"
@@ -505,7 +519,7 @@ def _pooling(
         return values.add(f"Global{word}Pool", x), (*shape[:2], *(1,) * (len(shape) - 2))
     strides = what.strides or what.kernel
     windows = zip(shape[2:], out[2:], what.kernel, strides, strict=True)
-    pads = sides(
+    pads = build_onnx_pads(
         [max((times - 1) * step + kernel - long, 0) for long, times, kernel, step in windows]
     )
     found = values.add(
@@ -514,7 +528,7 @@ def _pooling(
     return found, (*shape[:2], *out[2:])
 
 
-def _recurrent(
+def _add_recurrent(
     values: GraphValues, what: RecurrentPrimitive, x: str, shape: Lengths, out: Lengths
 ) -> tuple[str, Lengths]:
     batch, steps, width, units = (
@@ -524,7 +538,7 @@ def _recurrent(
     many = what.directions
     y = values.add(
         kind,
-        reshaped(values, x, shape, (steps, batch, width)),
+        add_reshape(values, x, shape, (steps, batch, width)),
         values.weights(many, gates * units, width),
         values.weights(many, gates * units, units),
         values.weights(many, 2 * gates * units),

@@ -11,11 +11,11 @@ import numpy as np
 
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.operation_times import OperationTimes
-from nnpipe.core.processor import adds_bytes_in_16_bits
+from nnpipe.core.processor import has_saturating_byte_sums
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.formats.onnx import ONNXFile
-from nnpipe.frameworks.runtime_failures import runtime_failure
+from nnpipe.frameworks.runtime_failures import make_runtime_failure
 
 log = logging.getLogger("nnpipe")
 Recorded = Callable[[Path], Any]
@@ -98,9 +98,9 @@ def open_model(
             )
     file.check_external()
     # Elsewhere, the option gains nothing, and models with attention do not load with it.
-    exact = exact_integers and adds_bytes_in_16_bits()
+    exact = exact_integers and has_saturating_byte_sums()
 
-    def opened(exact: bool) -> Any:
+    def create(exact: bool) -> Any:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = _FATAL
         options.intra_op_num_threads = num_threads
@@ -129,19 +129,19 @@ def open_model(
         )
 
     try:
-        native = opened(exact)
+        native = create(exact)
     except Exception as error:  # its errors share no base but Exception
         if not exact or _REPLACED not in str(error):
-            raise runtime_failure(file.path, "ONNX Runtime", "load it", error) from None
+            raise make_runtime_failure(file.path, "ONNX Runtime", "load it", error) from None
         log.warning(
             "%s: ONNX Runtime cannot load it with exact integers: sums of 8-bit products may "
             "overflow on this processor; weights of 7 bits (--reduce-range) avoid that",
             file.path,
         )
         try:
-            native = opened(False)
+            native = create(False)
         except Exception as again:
-            raise runtime_failure(file.path, "ONNX Runtime", "load it", again) from None
+            raise make_runtime_failure(file.path, "ONNX Runtime", "load it", again) from None
     native.disable_fallback()
     if native.get_providers()[0] != providers[0]:
         raise ConfigError(
@@ -150,7 +150,7 @@ def open_model(
     return native
 
 
-def session_of(
+def create_session(
     native: Any,
     io: IOSpec,
     path: Path,
@@ -175,14 +175,14 @@ class _ONNXSession(InferenceSession):
     _path: Path
     _recorded: Recorded
 
-    def _of(self, native: Any) -> InferenceSession:
+    def _make_session(self, native: Any) -> InferenceSession:
         """Return a session of the same kind for another loaded model."""
         raise NotImplementedError
 
     def _profile(self, batch: Batch, runs: int) -> OperationTimes:
         from nnpipe.frameworks.onnxruntime_profile import record  # a target does not need it
 
-        return record(self._recorded, self._of, [batch] * runs)
+        return record(self._recorded, self._make_session, [batch] * runs)
 
     def stats(self) -> dict[str, Any]:
         """Return whether sums of 8-bit products may saturate; nothing if they may not."""
@@ -190,7 +190,7 @@ class _ONNXSession(InferenceSession):
         on_cpu = self._native.get_providers()[0] == "CPUExecutionProvider"
         return (
             {"saturating_integers": True}
-            if on_cpu and adds_bytes_in_16_bits() and not exact
+            if on_cpu and has_saturating_byte_sums() and not exact
             else {}
         )
 
@@ -209,9 +209,9 @@ class BoundSession(_ONNXSession):
         self._binding = native.io_binding()
         self._inputs: dict[str, Any] = {}
         self._shapes: list[tuple[int, ...]] = []
-        self._predictable = _outputs_follow_inputs(native)
+        self._predictable = _has_shapes_from_inputs(native)
 
-    def _of(self, native: Any) -> BoundSession:
+    def _make_session(self, native: Any) -> BoundSession:
         return BoundSession(native, self.io, self._path, self._recorded, self._device)
 
     def _put(self, batch: Batch) -> None:
@@ -240,7 +240,7 @@ class BoundSession(_ONNXSession):
             if self._device != "cpu":
                 self._binding.synchronize_outputs()
         except Exception as error:
-            raise _failed(self._path, error) from None
+            raise _make_failure(self._path, error) from None
 
     def _get(self) -> dict[str, np.ndarray]:
         # Copies, because the next run writes to the bound buffers.
@@ -263,7 +263,7 @@ class FeedSession(_ONNXSession):
         self._outputs: list[np.ndarray] = []
         self._names = [spec.name for spec in io.outputs]
 
-    def _of(self, native: Any) -> FeedSession:
+    def _make_session(self, native: Any) -> FeedSession:
         return FeedSession(native, self.io, self._path, self._recorded)
 
     def _put(self, batch: Batch) -> None:
@@ -274,7 +274,7 @@ class FeedSession(_ONNXSession):
         try:
             self._outputs = self._native.run(self._names, self._feed)
         except Exception as error:
-            raise _failed(self._path, error) from None
+            raise _make_failure(self._path, error) from None
 
     def _get(self) -> dict[str, np.ndarray]:
         return {name: array.copy() for name, array in zip(self._names, self._outputs, strict=True)}
@@ -283,7 +283,7 @@ class FeedSession(_ONNXSession):
         del self._native
 
 
-def io_of_model(native: Any, file: ONNXFile) -> IOSpec:
+def read_onnxruntime_io(native: Any, file: ONNXFile) -> IOSpec:
     """Return the inputs and outputs of a loaded model, with the quantisation stated in its file.
 
     Raises
@@ -292,7 +292,7 @@ def io_of_model(native: Any, file: ONNXFile) -> IOSpec:
         If one of them is not a plain tensor.
     """
 
-    def spec(value: Any) -> TensorSpec:
+    def make_spec(value: Any) -> TensorSpec:
         if value.type not in _DTYPES:
             raise ArtifactError(
                 f"{file.path}: {value.name!r} is a {value.type}; only plain tensors can be put and "
@@ -301,12 +301,14 @@ def io_of_model(native: Any, file: ONNXFile) -> IOSpec:
         shape = tuple(
             length if isinstance(length, int) and length >= 0 else None for length in value.shape
         )
-        return file.quantised(TensorSpec(value.name, shape, _DTYPES[value.type]))
+        return file.with_quantization(TensorSpec(value.name, shape, _DTYPES[value.type]))
 
-    return IOSpec(tuple(map(spec, native.get_inputs())), tuple(map(spec, native.get_outputs())))
+    return IOSpec(
+        tuple(map(make_spec, native.get_inputs())), tuple(map(make_spec, native.get_outputs()))
+    )
 
 
-def _outputs_follow_inputs(native: Any) -> bool:
+def _has_shapes_from_inputs(native: Any) -> bool:
     """Return whether the outputs' shapes depend on the inputs' shapes alone."""
     free = {
         length for value in native.get_inputs() for length in value.shape if isinstance(length, str)
@@ -318,5 +320,5 @@ def _outputs_follow_inputs(native: Any) -> bool:
     )
 
 
-def _failed(path: Path, error: Exception) -> ArtifactError:
-    return runtime_failure(path, "ONNX Runtime", "run it", error)
+def _make_failure(path: Path, error: Exception) -> ArtifactError:
+    return make_runtime_failure(path, "ONNX Runtime", "run it", error)

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.core.leases import temporary_folder
+from nnpipe.core.leases import create_temporary_folder
 from nnpipe.core.operation_times import KernelTime, OperationTimes
-from nnpipe.core.session import WARMUP_RUNS, InferenceSession, timed_runs
+from nnpipe.core.session import WARMUP_RUNS, InferenceSession, measure_runs
 from nnpipe.core.tensors import Batch
 from nnpipe.formats.onnx_network import ONNXNode, read_nodes
 
@@ -50,23 +50,23 @@ def record(
     batches
         The inputs of each run.
     """
-    with temporary_folder() as folder:
+    with create_temporary_folder() as folder:
         native = recorded(folder)
         session = session_of(native)
         with session:
             session.put(batches[0])
-            timed_runs(session, WARMUP_RUNS)
+            measure_runs(session, WARMUP_RUNS)
             walls = []
             for batch in batches:
                 session.put(batch)
-                walls.append(timed_runs(session, 1))
+                walls.append(measure_runs(session, 1))
             events = json.loads(Path(native.end_profiling()).read_text("utf-8"))
         try:
             nodes = read_nodes(Path(folder, OPTIMISED))
         except ArtifactError:  # too large for one file: the times then lack the names of tensors
             nodes = []
-    steps = _steps(events, len(batches))
-    return OperationTimes(tuple(_kernels(steps, nodes)), np.concatenate(walls))
+    steps = _list_steps(events, len(batches))
+    return OperationTimes(tuple(_make_kernel_times(steps, nodes)), np.concatenate(walls))
 
 
 @dataclass
@@ -77,7 +77,7 @@ class _Step:
     ns: np.ndarray
 
 
-def _steps(events: Sequence[Mapping[str, Any]], runs: int) -> list[_Step]:
+def _list_steps(events: Sequence[Mapping[str, Any]], runs: int) -> list[_Step]:
     """Return the nodes that ran, with their times in the last runs, in the order in which they
     ended.
     """
@@ -113,10 +113,10 @@ def _is_inside(event: Mapping[str, Any], outer: Sequence[tuple[int, int, int]]) 
     )
 
 
-def _kernels(steps: Sequence[_Step], nodes: Sequence[ONNXNode]) -> list[KernelTime]:
+def _make_kernel_times(steps: Sequence[_Step], nodes: Sequence[ONNXNode]) -> list[KernelTime]:
     """Return the steps with what the optimised graph says about their nodes."""
-    found = _nodes_of(steps, nodes)
-    names = _unique([step.name for step in steps])
+    found = _match_nodes(steps, nodes)
+    names = _number_repeated([step.name for step in steps])
     maker = {
         tensor: name
         for name, node in zip(names, found, strict=True)
@@ -141,8 +141,8 @@ def _kernels(steps: Sequence[_Step], nodes: Sequence[ONNXNode]) -> list[KernelTi
                 name,
                 step.kind,
                 step.ns,
-                _kernel(step),
-                _precision(step),
+                _describe_kernel(step),
+                _find_precision(step),
                 tuple(dict.fromkeys(sources)),
                 after,
             )
@@ -150,7 +150,7 @@ def _kernels(steps: Sequence[_Step], nodes: Sequence[ONNXNode]) -> list[KernelTi
     return kernels
 
 
-def _nodes_of(steps: Sequence[_Step], nodes: Sequence[ONNXNode]) -> list[ONNXNode | None]:
+def _match_nodes(steps: Sequence[_Step], nodes: Sequence[ONNXNode]) -> list[ONNXNode | None]:
     """Return the node of each step: by its name, or else the next one of its kind, as both are
     in the same order.
     """
@@ -160,7 +160,7 @@ def _nodes_of(steps: Sequence[_Step], nodes: Sequence[ONNXNode]) -> list[ONNXNod
         (
             by_name.setdefault(node.name, [])
             if node.name
-            else unnamed.setdefault(_short(node.kind), [])
+            else unnamed.setdefault(_shorten_kind(node.kind), [])
         ).append(node)
     found: list[ONNXNode | None] = []
     waiting = {kind: chain(members, repeat(None)) for kind, members in unnamed.items()}
@@ -170,11 +170,11 @@ def _nodes_of(steps: Sequence[_Step], nodes: Sequence[ONNXNode]) -> list[ONNXNod
     return found
 
 
-def _short(kind: str) -> str:
+def _shorten_kind(kind: str) -> str:
     return kind.rpartition("::")[2]
 
 
-def _unique(names: Sequence[str]) -> list[str]:
+def _number_repeated(names: Sequence[str]) -> list[str]:
     """Return the names with a number behind those that occur again."""
     seen: dict[str, int] = {}
     found = []
@@ -184,7 +184,7 @@ def _unique(names: Sequence[str]) -> list[str]:
     return found
 
 
-def _kernel(step: _Step) -> str:
+def _describe_kernel(step: _Step) -> str:
     """Return the layout, if it is not the usual one, and the device."""
     device = str(step.about.get("provider", "")).removesuffix("ExecutionProvider")
     return " ".join(
@@ -195,7 +195,7 @@ def _kernel(step: _Step) -> str:
     )
 
 
-def _precision(step: _Step) -> str:
+def _find_precision(step: _Step) -> str:
     """Return the type of the values that a node reads; of 8-bit operators that of the integers."""
     types = [name for value in step.about.get("input_type_shape", ()) for name in value]
     whole = next((name for name in types if name in _INTEGERS), None)

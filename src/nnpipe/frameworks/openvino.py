@@ -13,19 +13,19 @@ import numpy.typing as npt
 
 from nnpipe.core.errors import ConfigError, NotSupported
 from nnpipe.core.operation_times import KernelTime, OperationTimes
-from nnpipe.core.processor import adds_bytes_in_16_bits
-from nnpipe.core.session import WARMUP_RUNS, InferenceSession, timed_runs
+from nnpipe.core.processor import has_saturating_byte_sums
+from nnpipe.core.session import WARMUP_RUNS, InferenceSession, measure_runs
 from nnpipe.core.tensors import Batch, IOSpec
-from nnpipe.frameworks.openvino_models import OpenVINOModel, openvino_message, read_model
-from nnpipe.frameworks.runtime_failures import runtime_failure
+from nnpipe.frameworks.openvino_models import OpenVINOModel, format_openvino_message, read_model
+from nnpipe.frameworks.runtime_failures import make_runtime_failure
 
 __all__ = [
     "OpenVINOModel",
     "OpenVINOSession",
+    "build_kernel_times",
     "compile_model",
-    "kernels_of",
     "read_model",
-    "undone",
+    "undo_averaging",
 ]
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -86,8 +86,8 @@ def compile_model(
     try:
         return core.compile_model(model.native, device.upper(), settings)
     except Exception as error:  # its errors share no base but Exception
-        raise runtime_failure(
-            path, "OpenVINO", f"compile it for the {device}", openvino_message(error)
+        raise make_runtime_failure(
+            path, "OpenVINO", f"compile it for the {device}", format_openvino_message(error)
         ) from None
 
 
@@ -140,7 +140,7 @@ class OpenVINOSession(InferenceSession):
         for name, place in self._slots:
             array = np.asarray(batch[name])  # arithmetic on 0-dimensional arrays gives scalars
             if name in self._doubles and (np.abs(array) > _LARGEST).any():
-                raise self._saturated(name)
+                raise self._make_saturation_error(name)
             if not array.flags.c_contiguous or not array.flags.writeable:
                 array = array.copy(order="C")  # OpenVINO has no read-only tensors
             self._inputs.append(array)
@@ -150,8 +150,8 @@ class OpenVINOSession(InferenceSession):
         try:
             self._native_call(self._request, {}, share_outputs=True, decode_strings=False)
         except Exception as error:  # its errors share no base but Exception
-            raise runtime_failure(
-                self._path, "OpenVINO", "run it", openvino_message(error)
+            raise make_runtime_failure(
+                self._path, "OpenVINO", "run it", format_openvino_message(error)
             ) from None
 
     def _reset(self) -> None:
@@ -163,7 +163,7 @@ class OpenVINOSession(InferenceSession):
         }
         for name in self._doubles & outputs.keys():
             if (np.abs(outputs[name]) >= _LARGEST).any():
-                raise self._saturated(name)
+                raise self._make_saturation_error(name)
         return outputs
 
     def _profile(self, batch: Batch, runs: int) -> OperationTimes:
@@ -173,18 +173,18 @@ class OpenVINOSession(InferenceSession):
         with OpenVINOSession(compiled, self.io, self._model, self._path, self._counted) as session:
             session.put(batch)
             for number in range(-WARMUP_RUNS, runs):
-                wall = timed_runs(session, 1)
+                wall = measure_runs(session, 1)
                 found = session._request.get_profiling_info()
                 averages.append([each.real_time // _MICROSECOND for each in found])
                 if number >= 0:
                     walls[number] = wall[0]
-        times = undone(np.array(averages, np.int64).T)[:, WARMUP_RUNS:]
+        times = undo_averaging(np.array(averages, np.int64).T)[:, WARMUP_RUNS:]
         names, kernels = [each.node_name for each in found], [each.exec_type for each in found]
         return OperationTimes(
-            kernels_of(compiled, self._model.native, names, kernels, times), walls
+            build_kernel_times(compiled, self._model.native, names, kernels, times), walls
         )
 
-    def _saturated(self, name: str) -> NotSupported:
+    def _make_saturation_error(self, name: str) -> NotSupported:
         return NotSupported(
             f"{self._path}: OpenVINO computes float64 in float32, and {name!r} holds infinite "
             f"numbers or larger ones "
@@ -196,11 +196,11 @@ class OpenVINOSession(InferenceSession):
         products may saturate.
         """
         found = {
-            "inference_precision": _property(self._compiled, "INFERENCE_PRECISION_HINT"),
-            "num_threads": _property(self._compiled, "INFERENCE_NUM_THREADS"),
-            "execution_devices": _property(self._compiled, "EXECUTION_DEVICES"),
+            "inference_precision": _get_property(self._compiled, "INFERENCE_PRECISION_HINT"),
+            "num_threads": _get_property(self._compiled, "INFERENCE_NUM_THREADS"),
+            "execution_devices": _get_property(self._compiled, "EXECUTION_DEVICES"),
         }
-        if found["execution_devices"] == ["CPU"] and adds_bytes_in_16_bits():
+        if found["execution_devices"] == ["CPU"] and has_saturating_byte_sums():
             found["saturating_integers"] = True
         return {name: value for name, value in found.items() if value is not None}
 
@@ -209,7 +209,7 @@ class OpenVINOSession(InferenceSession):
         del self._request, self._compiled, self._model, self._counted
 
 
-def _property(compiled: Any, name: str) -> Any:
+def _get_property(compiled: Any, name: str) -> Any:
     try:
         value = compiled.get_property(name)
     except Exception:  # not every device has every property
@@ -248,7 +248,7 @@ _PRECISIONS = {
 _CONSTANT = ("Const", "Input", "Output", "Parameter", "Result")
 
 
-def undone(averages: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def undo_averaging(averages: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """Return the time of each run, given the average over it and all runs before, ``(steps, runs)``
     microseconds.
 
@@ -275,7 +275,7 @@ class _Node:
     after: tuple[str, ...]
 
 
-def kernels_of(
+def build_kernel_times(
     compiled: Any,
     source: Any,
     names: Sequence[str],
@@ -295,7 +295,7 @@ def kernels_of(
     times
         Microseconds in each run, ``(steps, runs)``.
     """
-    nodes = _nodes(compiled)
+    nodes = _read_nodes(compiled)
     tensors = {
         each.get_friendly_name(): tuple(
             name for output in each.outputs() for name in output.get_names()
@@ -318,47 +318,47 @@ def kernels_of(
                 node.kind,
                 1000.0 * row,
                 kernel,
-                _precision(kernel, node),
+                _find_precision(kernel, node),
                 tuple(sources),
-                _before(node, nodes, ran),
+                _find_predecessors(node, nodes, ran),
                 _FAMILIES.get(node.kind, ""),
             )
         )
     return tuple(found)
 
 
-def _nodes(compiled: Any) -> dict[str, _Node]:
+def _read_nodes(compiled: Any) -> dict[str, _Node]:
     """Return what the compiled model's graph says about each step."""
     found = {}
     for node in compiled.get_runtime_model().get_ordered_ops():
         told: Mapping[str, Any] = node.get_rt_info()
-        kind = _text(told, "layerType")
+        kind = _get_text(told, "layerType")
         origins = (
             ()
             if kind in _CONSTANT
-            else tuple(filter(None, _text(told, "originalLayersNames").split(",")))
+            else tuple(filter(None, _get_text(told, "originalLayersNames").split(",")))
         )
         after = tuple(
             each.get_source_output().get_node().get_friendly_name() for each in node.inputs()
         )
-        precision = _text(told, "runtimePrecision")
+        precision = _get_text(told, "runtimePrecision")
         found[node.get_friendly_name()] = _Node(
             kind, _PRECISIONS.get(precision, precision), origins, after
         )
     return found
 
 
-def _text(told: Mapping[str, Any], key: str) -> str:
+def _get_text(told: Mapping[str, Any], key: str) -> str:
     return str(told[key].astype(str)) if key in told else ""
 
 
-def _precision(kernel: str, node: _Node) -> str:
+def _find_precision(kernel: str, node: _Node) -> str:
     """Return the type that the implementation names last, or else that of the step's values."""
     named = kernel.rpartition("_")[2].lower()
     return node.precision if named == "i8" else _PRECISIONS.get(named, node.precision)
 
 
-def _before(node: _Node, nodes: Mapping[str, _Node], ran: set[str]) -> tuple[str, ...]:
+def _find_predecessors(node: _Node, nodes: Mapping[str, _Node], ran: set[str]) -> tuple[str, ...]:
     """Return the nearest steps before one that took time."""
     found: dict[str, None] = {}
     waiting, seen = list(node.after), set(node.after)

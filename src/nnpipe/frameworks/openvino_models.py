@@ -14,12 +14,12 @@ from typing import Any
 
 from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ArtifactError, NotSupported, SpecMismatch
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats.model_folder import ZIP_ERRORS, check_stored, write_stored
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.tflite import read_tflite
-from nnpipe.frameworks.onnx_known_faults import OPENVINO, refuse_wrong
+from nnpipe.frameworks.onnx_known_faults import OPENVINO, check_known_faults
 
 # OpenVINO models in one file, so that a model and its weights stay together.
 #
@@ -151,13 +151,13 @@ class OpenVINOModel:
         except Exception as error:  # its errors share no base but Exception
             raise ArtifactError(
                 f"{path}: OpenVINO cannot make it for {batch} samples in a call: "
-                f"{openvino_message(error)}; "
+                f"{format_openvino_message(error)}; "
                 "--fixed-batch 0 leaves the number free"
             ) from None
         ports = dict(zip((spec.name for spec in self.io.outputs), self.native.outputs, strict=True))
         ports |= dict(zip(self.taken, self.native.inputs, strict=True))
         found = [
-            replace(spec, shape=_shape(path, ports[spec.name], spec.shape))
+            replace(spec, shape=_read_shape(path, ports[spec.name], spec.shape))
             if spec.name in ports
             else spec
             for spec in self.io
@@ -188,24 +188,28 @@ def read_model(path: Path, format: str) -> OpenVINOModel:
 def _read_own(path: Path) -> OpenVINOModel:
     file = read_openvino(path)
     native = _read(path, model=file.xml, weights=file.weights)
-    return _in_order(path, native, file.io, file.taken)
+    return _build_model(path, native, file.io, file.taken)
 
 
 def _read_onnx(path: Path) -> OpenVINOModel:
     file = read_onnx(path)
     file.check_external()
-    refuse_wrong(path, "OpenVINO", OPENVINO)
+    check_known_faults(path, "OpenVINO", OPENVINO)
     native = _read(path, model=str(path))
     _refuse_wrong_windows(path, native)
     # A tensor that is an input and an output has the names of both.
-    taken = _taken(path, native, tuple(file.inputs))
-    given = tuple(_name(path, port.names, file.outputs) for port in native.outputs)
+    taken = _match_inputs(path, native, tuple(file.inputs))
+    given = tuple(_find_name(path, port.names, file.outputs) for port in native.outputs)
     ports = dict(zip(taken, native.inputs, strict=True))
     inputs = []
     for name, (dtype, shape) in file.inputs.items():
         if name in ports:
             inputs.append(
-                TensorSpec(name, _shape(path, ports[name], shape), _dtype(path, ports[name], name))
+                TensorSpec(
+                    name,
+                    _read_shape(path, ports[name], shape),
+                    _read_dtype(path, ports[name], name),
+                )
             )
         elif dtype is None or shape is None:
             raise ArtifactError(
@@ -214,10 +218,14 @@ def _read_onnx(path: Path) -> OpenVINOModel:
         else:
             inputs.append(TensorSpec(name, shape, dtype))
     outputs = [
-        TensorSpec(name, _shape(path, port, file.outputs[name][1]), _dtype(path, port, name))
+        TensorSpec(
+            name, _read_shape(path, port, file.outputs[name][1]), _read_dtype(path, port, name)
+        )
         for name, port in zip(given, native.outputs, strict=True)
     ]
-    io = IOSpec(tuple(map(file.quantised, inputs)), tuple(map(file.quantised, outputs)))
+    io = IOSpec(
+        tuple(map(file.with_quantization, inputs)), tuple(map(file.with_quantization, outputs))
+    )
     return OpenVINOModel(native, io, taken)
 
 
@@ -228,9 +236,9 @@ def _refuse_wrong_windows(path: Path, native: Any) -> None:
     for operation in native.get_ordered_ops():
         kind = operation.get_type_name()
         if kind in ("MaxPool", "AvgPool"):
-            fault = _pooling_fault(operation)
+            fault = _find_pooling_fault(operation)
         elif kind.endswith("ConvolutionBackpropData"):
-            fault = _transposed_fault(operation)
+            fault = _find_transposed_fault(operation)
         else:
             continue
         if fault:
@@ -239,7 +247,7 @@ def _refuse_wrong_windows(path: Path, native: Any) -> None:
             )
 
 
-def _pooling_fault(operation: Any) -> str:
+def _find_pooling_fault(operation: Any) -> str:
     """Return what is wrong with pooling that rounds up: ONNX has no window that lies wholly
     beyond the input.
     """
@@ -265,7 +273,7 @@ def _pooling_fault(operation: Any) -> str:
     return ""
 
 
-def _transposed_fault(operation: Any) -> str:
+def _find_transposed_fault(operation: Any) -> str:
     """Return what is wrong with padding to the same length: with a free axis, such as the batch,
     it is left out.
     """
@@ -282,14 +290,14 @@ def _transposed_fault(operation: Any) -> str:
     return ""
 
 
-def _taken(path: Path, native: Any, names: tuple[str, ...]) -> tuple[str, ...]:
+def _match_inputs(path: Path, native: Any, names: tuple[str, ...]) -> tuple[str, ...]:
     """Return which inputs of an ONNX file the model has; one that is also an output may have
     lost its name.
     """
     if len(native.inputs) == len(names):
         return names  # OpenVINO keeps their order
     return tuple(
-        _name(path, {port.node.friendly_name}, dict.fromkeys(names)) for port in native.inputs
+        _find_name(path, {port.node.friendly_name}, dict.fromkeys(names)) for port in native.inputs
     )
 
 
@@ -303,7 +311,7 @@ def _read_tflite(path: Path) -> OpenVINOModel:
             )
     native = _read(path, model=str(path))
     # Both list tensors in the order of the graph, and only the file has the names of the signature.
-    return _in_order(path, native, file.io, tuple(spec.name for spec in file.io.inputs))
+    return _build_model(path, native, file.io, tuple(spec.name for spec in file.io.inputs))
 
 
 def _read(path: Path, **arguments: Any) -> Any:
@@ -312,20 +320,22 @@ def _read(path: Path, **arguments: Any) -> Any:
     try:
         return openvino.Core().read_model(**arguments)
     except Exception as error:  # its errors share no base but Exception
-        raise ArtifactError(f"{path}: OpenVINO cannot read {_what_of_it(error)}") from None
+        raise ArtifactError(
+            f"{path}: OpenVINO cannot read {_find_failed_operation(error)}"
+        ) from None
 
 
-def _what_of_it(error: Exception) -> str:
+def _find_failed_operation(error: Exception) -> str:
     """Return the operation on which OpenVINO failed; the missing tensor in its message would not
     help users.
     """
     found = re.search(r"while working with operation of type (\w+)", str(error))
     if found is None:
-        return f"it: {openvino_message(error)}"
+        return f"it: {format_openvino_message(error)}"
     return f"operation {found[1]} as the model uses it; another runtime may"
 
 
-def _in_order(path: Path, native: Any, io: IOSpec, taken: tuple[str, ...]) -> OpenVINOModel:
+def _build_model(path: Path, native: Any, io: IOSpec, taken: tuple[str, ...]) -> OpenVINOModel:
     """Return a model with the names and the quantisation of ``io`` for its tensors."""
     if len(native.inputs) != len(taken) or len(native.outputs) != len(io.outputs):
         raise ArtifactError(
@@ -338,22 +348,23 @@ def _in_order(path: Path, native: Any, io: IOSpec, taken: tuple[str, ...]) -> Op
         )
     ports = dict(zip(taken, native.inputs, strict=True))
     inputs = tuple(
-        _spec(path, ports[spec.name], spec) if spec.name in ports else spec for spec in io.inputs
+        _make_spec(path, ports[spec.name], spec) if spec.name in ports else spec
+        for spec in io.inputs
     )
     outputs = tuple(
-        _spec(path, port, spec) for port, spec in zip(native.outputs, io.outputs, strict=True)
+        _make_spec(path, port, spec) for port, spec in zip(native.outputs, io.outputs, strict=True)
     )
     return OpenVINOModel(native, IOSpec(inputs, outputs), taken)
 
 
-def _spec(path: Path, port: Any, known: TensorSpec) -> TensorSpec:
-    dtype, shape = _dtype(path, port, known.name), _shape(path, port, known.shape)
+def _make_spec(path: Path, port: Any, known: TensorSpec) -> TensorSpec:
+    dtype, shape = _read_dtype(path, port, known.name), _read_shape(path, port, known.shape)
     if dtype == known.dtype:
         return TensorSpec(known.name, shape, dtype, known.scale, known.zero_point, known.axis)
     return TensorSpec(known.name, shape, dtype)
 
 
-def _name(path: Path, names: Collection[str], known: Mapping[str, object]) -> str:
+def _find_name(path: Path, names: Collection[str], known: Mapping[str, object]) -> str:
     found = next((name for name in known if name in names), None)
     if found is None:
         raise ArtifactError(
@@ -362,7 +373,9 @@ def _name(path: Path, names: Collection[str], known: Mapping[str, object]) -> st
     return found
 
 
-def _shape(path: Path, port: Any, known: tuple[int | None, ...] | None) -> tuple[int | None, ...]:
+def _read_shape(
+    path: Path, port: Any, known: tuple[int | None, ...] | None
+) -> tuple[int | None, ...]:
     """Return the lengths of axes; those in the file if OpenVINO does not know the rank."""
     shape = port.partial_shape
     if shape.rank.is_dynamic:
@@ -372,7 +385,7 @@ def _shape(path: Path, port: Any, known: tuple[int | None, ...] | None) -> tuple
     return tuple(None if length.is_dynamic else int(length.get_length()) for length in shape)
 
 
-def _dtype(path: Path, port: Any, name: str) -> str:
+def _read_dtype(path: Path, port: Any, name: str) -> str:
     kind = port.element_type.get_type_name()
     if kind not in _DTYPES:
         told = "bfloat16" if kind == "bf16" else kind
@@ -382,8 +395,8 @@ def _dtype(path: Path, port: Any, name: str) -> str:
     return _DTYPES[kind]
 
 
-def openvino_message(error: object) -> str:
+def format_openvino_message(error: object) -> str:
     """Return OpenVINO's message without the leading places in its source code."""
     lines = [line.strip() for line in str(error).splitlines()]
     told = [line for line in lines if line and not line.startswith(("Exception from ", "Check '"))]
-    return one_line(" ".join(told or lines) or type(error).__name__, 400)
+    return format_one_line(" ".join(told or lines) or type(error).__name__, 400)

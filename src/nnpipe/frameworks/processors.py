@@ -17,13 +17,13 @@ was compiled for.
 """
 
 
-def machine(triple: str = "") -> str:
+def get_machine(triple: str = "") -> str:
     """Return the processor architecture of a triple, or of this machine without one."""
     name = (triple.partition("-")[0] or platform.machine()).lower()
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
 
 
-def made_for_this(target: str) -> bool:
+def is_this_machine(target: str) -> bool:
     """Return whether a compiler's target, as artifacts state it, is this kind of machine.
 
     Parameters
@@ -32,7 +32,7 @@ def made_for_this(target: str) -> bool:
         ``"cpu"``, ``"native"`` or ``"generic"``, which are any or this one; a triple, whose
         architecture is compared; or the name of an accelerator.
     """
-    return target in ("cpu", "native", "generic") or machine(target) == machine()
+    return target in ("cpu", "native", "generic") or get_machine(target) == get_machine()
 
 
 def check_processor(
@@ -54,9 +54,10 @@ def check_processor(
         If it cannot; the message names the file and the missing instruction sets.
     """
     wanted = file.notes.get(MACHINE)
-    if wanted != machine():
+    if wanted != get_machine():
         raise ArtifactError(
-            f"{path}: compiled for {wanted} processors, this one is {machine()}; compile it anew"
+            f"{path}: compiled for {wanted} processors, this one is {get_machine()}; compile it "
+            f"anew"
         )
     needed = set(file.notes.get(FEATURES) or ())
     here = set(features_here()) if needed else set()

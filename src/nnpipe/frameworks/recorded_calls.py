@@ -34,7 +34,9 @@ class RecordedCall:
     precision: str = ""
 
 
-def times_of_calls(runs: Sequence[Sequence[RecordedCall]], walls: Nanoseconds) -> OperationTimes:
+def compute_call_times(
+    runs: Sequence[Sequence[RecordedCall]], walls: Nanoseconds
+) -> OperationTimes:
     """Return the times of the steps; a call that occurs several times in a run is several steps.
 
     Parameters
@@ -60,7 +62,7 @@ def times_of_calls(runs: Sequence[Sequence[RecordedCall]], walls: Nanoseconds) -
                 call.operator,
                 call.precision,
                 call.sources,
-                computes="" if call.sources else computed_by(call.operator),
+                computes="" if call.sources else classify_function(call.operator),
             )
             for (name, place), (call, ns) in steps.items()
         ),
@@ -68,13 +70,13 @@ def times_of_calls(runs: Sequence[Sequence[RecordedCall]], walls: Nanoseconds) -
     )
 
 
-def computed_by(name: str) -> str:
+def classify_function(name: str) -> str:
     """Return what a function computes by its name, as
     :attr:`~nnpipe.core.operation_times.KernelTime.computes`.
 
     Examples
     --------
-    >>> computed_by("fused_conv2d1_add_clip"), computed_by("aten::relu_")
+    >>> classify_function("fused_conv2d1_add_clip"), classify_function("aten::relu_")
     ('convolution', 'relu')
     """
     found = next((word for part, word in _WORDS if re.search(part, name.lower())), None)
@@ -100,12 +102,12 @@ _PRECISIONS = {
 _TYPE = re.compile(r"[FQ][A-Z]*\d+")
 
 
-def xnnpack_operator(name: str) -> tuple[str, str, str]:
+def parse_xnnpack_name(name: str) -> tuple[str, str, str]:
     """Return the operator, what it computes, and the type of its numbers.
 
     Examples
     --------
-    >>> xnnpack_operator("Fully Connected (NC, QS8, QC8W) GEMM")
+    >>> parse_xnnpack_name("Fully Connected (NC, QS8, QC8W) GEMM")
     ('Fully Connected', 'product', 'int8')
     """
     operator, _, rest = name.partition(" (")

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.core.messages import library_failure
-from nnpipe.core.native_output import native_output_held
+from nnpipe.core.messages import format_library_error
+from nnpipe.core.native_output import capture_native_output
 from nnpipe.formats.onnx_network import read_nodes
 
 REDUCE = "nnpipe reduce finds the part of the model on which it fails"
 
 
-def runtime_failure(
+def make_runtime_failure(
     path: Path, library: str, action: str, error: object, advice: str = REDUCE
 ) -> ArtifactError:
     """Return the error of a runtime that cannot carry out a model.
@@ -36,11 +36,11 @@ def runtime_failure(
         What to try.
     """
     return ArtifactError(
-        f"{path}: {library_failure(library, error, kinds_of_nodes(path), advice, action)}"
+        f"{path}: {format_library_error(library, error, map_node_kinds(path), advice, action)}"
     )
 
 
-def kinds_of_nodes(path: Path) -> dict[str, str]:
+def map_node_kinds(path: Path) -> dict[str, str]:
     """Return the kinds of an ONNX file's nodes by their names and those of what they compute; of
     others, none.
     """
@@ -53,14 +53,17 @@ def kinds_of_nodes(path: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def hushed() -> Iterator[None]:
+def suppress_output() -> Iterator[None]:
     """Suppress output, log messages and warnings of Python and native code inside the block;
     exceptions pass.
 
     This affects the whole process, including other threads, so the block should
     be one call into a framework.
     """
-    with native_output_held(), warnings.catch_warnings():  # the first admits one thread at a time
+    with (
+        capture_native_output(),
+        warnings.catch_warnings(),
+    ):  # the first admits one thread at a time
         warnings.simplefilter("ignore")
         before = logging.root.manager.disable
         logging.disable(logging.CRITICAL)

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import ArtifactError, ConversionError, MissingDependency
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
-from nnpipe.formats.file_types import check_there, file_type_hint
+from nnpipe.formats.file_types import check_there, describe_file_type
 
 _EXPANSION_LIMIT, _SLACK = 200, 64 << 20
 _ZIP_MAGIC = b"PK"
@@ -27,7 +27,7 @@ class EstimatorSession(InferenceSession):
     def __init__(self, estimator: Any, io: IOSpec, path: Path) -> None:
         self.io = io
         self._path = path
-        self._predict = getattr(estimator, _method(estimator))
+        self._predict = getattr(estimator, _choose_method(estimator))
         self._dtype = io.outputs[0].dtype
         self._shape = io.outputs[0].shape[1:]
         self._features = np.empty(0)
@@ -41,7 +41,7 @@ class EstimatorSession(InferenceSession):
             found = np.asarray(self._predict(self._features))
         except Exception as error:  # estimators may raise any exception
             raise ArtifactError(
-                f"{self._path}: scikit-learn cannot run it: {one_line(error)}"
+                f"{self._path}: scikit-learn cannot run it: {format_one_line(error)}"
             ) from None
         # decision function of a classifier of two classes
         if self._shape == (2,) and found.ndim == 1:
@@ -69,7 +69,7 @@ def read_estimator(path: Path, trusted: tuple[str, ...]) -> Any:
                 f"{path}: a pickle, which could run code and is not loaded; "
                 "save the estimator with skops.io.dump, or convert it to ONNX"
             )
-        raise ArtifactError(f"{path}: not a skops file{file_type_hint(path, 'SklearnModel')}")
+        raise ArtifactError(f"{path}: not a skops file{describe_file_type(path, 'SklearnModel')}")
     from skops.io import get_untrusted_types, load
 
     try:
@@ -91,7 +91,7 @@ def read_estimator(path: Path, trusted: tuple[str, ...]) -> Any:
     except Exception as error:  # damaged files fail in every way there is
         raise ArtifactError(
             f"{path}: damaged, or not a skops file: "
-            f"{one_line(error)}{file_type_hint(path, 'SklearnModel')}"
+            f"{format_one_line(error)}{describe_file_type(path, 'SklearnModel')}"
         ) from None
     if not hasattr(estimator, "predict") or not hasattr(estimator, "n_features_in_"):
         raise ArtifactError(
@@ -100,7 +100,7 @@ def read_estimator(path: Path, trusted: tuple[str, ...]) -> Any:
     return estimator
 
 
-def _method(estimator: Any) -> str:
+def _choose_method(estimator: Any) -> str:
     if not hasattr(estimator, "classes_"):
         return "predict"
     return next(
@@ -110,16 +110,18 @@ def _method(estimator: Any) -> str:
     )
 
 
-def io_of_estimator(estimator: Any, path: Path) -> IOSpec:
+def find_estimator_io(estimator: Any, path: Path) -> IOSpec:
     """Return the inputs and outputs of an estimator, which is run for this; ``path`` is for
     messages.
     """
     count = int(estimator.n_features_in_)
-    method = _method(estimator)
+    method = _choose_method(estimator)
     try:
         probe = np.asarray(getattr(estimator, method)(np.zeros((2, count), np.float32)))
     except Exception as error:  # estimators may raise any exception
-        raise ArtifactError(f"{path}: scikit-learn cannot run it: {one_line(error)}") from None
+        raise ArtifactError(
+            f"{path}: scikit-learn cannot run it: {format_one_line(error)}"
+        ) from None
     features = TensorSpec("features", (None, count), "float32")
     shape: tuple[int | None, ...] = (None, *probe.shape[1:])
     if method == "predict":
@@ -135,7 +137,7 @@ def io_of_estimator(estimator: Any, path: Path) -> IOSpec:
     return IOSpec((features,), (TensorSpec("scores", (None, classes), "float32"),))
 
 
-def estimator_as_onnx(estimator: Any, io: IOSpec, name: str) -> bytes:
+def convert_estimator_to_onnx(estimator: Any, io: IOSpec, name: str) -> bytes:
     """Return an estimator as an ONNX model with these inputs and outputs; ``name`` is for messages.
 
     Raises
@@ -153,9 +155,13 @@ def estimator_as_onnx(estimator: Any, io: IOSpec, name: str) -> bytes:
         ) from None
     taken, given = io.inputs[0], io.outputs[0]
     try:
-        model = _converted(estimator, [(taken.name, FloatTensorType([None, taken.shape[1]]))])
+        model = _convert_estimator(
+            estimator, [(taken.name, FloatTensorType([None, taken.shape[1]]))]
+        )
     except Exception as error:  # its errors share no base but Exception
-        raise ConversionError(f"{name} cannot be exported as onnx: {one_line(error)}") from None
+        raise ConversionError(
+            f"{name} cannot be exported as onnx: {format_one_line(error)}"
+        ) from None
     # A classifier gives the label first and its scores after it.
     last = model.graph.output[-1].name
     kind = onnx.TensorProto.INT64 if given.dtype == "int64" else onnx.TensorProto.FLOAT
@@ -181,7 +187,7 @@ def estimator_as_onnx(estimator: Any, io: IOSpec, name: str) -> bytes:
     return bytes(model.SerializeToString())
 
 
-def _converted(estimator: Any, initial_types: list[Any]) -> Any:
+def _convert_estimator(estimator: Any, initial_types: list[Any]) -> Any:
     """Convert with options for scores as a tensor, equal to those of the session.
 
     The options differ between estimators, and skl2onnx rejects those that an
@@ -189,7 +195,7 @@ def _converted(estimator: Any, initial_types: list[Any]) -> Any:
     """
     from skl2onnx import convert_sklearn
 
-    raw = {"raw_scores": True} if _method(estimator) == "decision_function" else {}
+    raw = {"raw_scores": True} if _choose_method(estimator) == "decision_function" else {}
     asked: list[dict[str, bool]] = (
         [{"zipmap": False, **raw}, raw, {}] if hasattr(estimator, "classes_") else [{}]
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from nnpipe.core.component import Component
 
 
-def sources_of(*components: Component) -> list[Path]:
+def find_source_files(*components: Component) -> list[Path]:
     """Return the source files of the components' classes, each once; none for classes defined
     without a file.
     """

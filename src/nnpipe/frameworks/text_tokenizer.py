@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.core.bounded_json import entries, parse_json
+from nnpipe.core.bounded_json import iter_entries, parse_json
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
 
 LARGEST = 64 << 20  # bytes; the largest of open models take 34 MB
 _RULES = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
@@ -43,7 +43,7 @@ class TextTokenizer:
 
         self._where = where
         _check(content, where)
-        self._native = _guarded(where, tokenizers.Tokenizer.from_str, content)
+        self._native = _call_guarded(where, tokenizers.Tokenizer.from_str, content)
         self._native.no_padding()  # a file can ask for any number of tokens
 
     @classmethod
@@ -51,7 +51,7 @@ class TextTokenizer:
         """Read ``tokenizer.json``; raise :class:`ArtifactError` if it is missing, too large or
         damaged.
         """
-        return cls(tokenizer_content(path), str(path))
+        return cls(read_tokenizer_file(path), str(path))
 
     @property
     def size(self) -> int:
@@ -85,14 +85,14 @@ class TextTokenizer:
         if most is None:
             self._native.no_truncation()
         else:
-            _guarded(self._where, self._native.enable_truncation, most)
-        found = _guarded(self._where, self._native.encode, text, add_special_tokens=special)
+            _call_guarded(self._where, self._native.enable_truncation, most)
+        found = _call_guarded(self._where, self._native.encode, text, add_special_tokens=special)
         return np.array(found.ids, np.int64)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of tokens, without special ones."""
         return str(
-            _guarded(
+            _call_guarded(
                 self._where,
                 self._native.decode,
                 [int(each) for each in ids],
@@ -101,7 +101,7 @@ class TextTokenizer:
         )
 
 
-def tokenizer_content(path: Path) -> str:
+def read_tokenizer_file(path: Path) -> str:
     """Return the content of ``tokenizer.json``; raise :class:`ArtifactError` if it is missing or
     too large.
     """
@@ -113,7 +113,9 @@ def tokenizer_content(path: Path) -> str:
             )
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ArtifactError(f"{path}: cannot be read as a tokenizer: {one_line(error)}") from None
+        raise ArtifactError(
+            f"{path}: cannot be read as a tokenizer: {format_one_line(error)}"
+        ) from None
 
 
 def _check(content: str, where: str) -> None:
@@ -136,17 +138,17 @@ def _check(content: str, where: str) -> None:
     # memory.
     growth = 1
     for name in ("normalizer", "decoder"):
-        steps = [rules[name], *(value for _, value in entries(rules[name]))]
+        steps = [rules[name], *(value for _, value in iter_entries(rules[name]))]
         for step in steps:
             if isinstance(step, Mapping) and step.get("type") in ("Replace", "Prepend", "Append"):
-                growth *= max(1, _added(step))
+                growth *= max(1, _count_added_characters(step))
         if growth > _MOST_GROWTH:
             raise ArtifactError(
                 f"{where}: its {name} makes texts more than {_MOST_GROWTH} times as long"
             )
 
 
-def _added(step: Mapping[str, Any]) -> int:
+def _count_added_characters(step: Mapping[str, Any]) -> int:
     """Return by how much a step may lengthen a text of one character."""
     texts = [
         text for text in map(step.get, ("content", "prepend", "append")) if isinstance(text, str)
@@ -155,10 +157,12 @@ def _added(step: Mapping[str, Any]) -> int:
     return added if step["type"] == "Replace" else 1 + added
 
 
-def _guarded(where: str, call: Any, *given: Any, **options: Any) -> Any:
+def _call_guarded(where: str, call: Any, *given: Any, **options: Any) -> Any:
     try:
         return call(*given, **options)
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a panic of Rust is no Exception
-        raise ArtifactError(f"{where}: the tokenizer does not work: {one_line(error)}") from None
+        raise ArtifactError(
+            f"{where}: the tokenizer does not work: {format_one_line(error)}"
+        ) from None

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from nnpipe.core.errors import CompileError
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, generate_random_batch
 from nnpipe.frameworks.torch_program import LoadedProgram
-from nnpipe.frameworks.torch_session import tensor_of
+from nnpipe.frameworks.torch_session import to_tensor
 
 Lengths = Mapping[str, Mapping[int, Any]]
 """For each input, the axes after the first that are free, with their ``torch.export.Dim``."""
@@ -22,7 +22,7 @@ _SPLIT = 16
 _UNBOUNDED = 1 << 62
 
 
-def positional_module(program: LoadedProgram) -> Any:
+def make_positional_module(program: LoadedProgram) -> Any:
     """Return a program as a module that takes tensors in the order of its inputs."""
     import torch
 
@@ -39,7 +39,7 @@ def positional_module(program: LoadedProgram) -> Any:
     return Positional()
 
 
-def bounded_lengths(program: LoadedProgram, longest: int | None) -> Lengths:
+def find_bounded_lengths(program: LoadedProgram, longest: int | None) -> Lengths:
     """Return the free axes after the first, such as the length of texts, each with a greatest
     length.
 
@@ -58,7 +58,7 @@ def bounded_lengths(program: LoadedProgram, longest: int | None) -> Lengths:
     """
     from torch.export import Dim
 
-    free = program.free_axes()
+    free = program.find_free_axes()
     firsts = [axes[0] for axes in free.values() if 0 in axes]
     known: dict[str, Any] = {}
     found: dict[str, dict[int, Any]] = {name: {} for name in free}
@@ -88,16 +88,18 @@ def bounded_lengths(program: LoadedProgram, longest: int | None) -> Lengths:
 def with_longest(io: IOSpec, lengths: Lengths) -> IOSpec:
     """Return inputs and outputs whose free axes after the first have their greatest length."""
 
-    def fixed(spec: TensorSpec) -> TensorSpec:
+    def fix_shape(spec: TensorSpec) -> TensorSpec:
         axes = lengths.get(spec.name, {})
         return replace(
             spec, shape=tuple(axes[i].max if i in axes else n for i, n in enumerate(spec.shape))
         )
 
-    return IOSpec(tuple(map(fixed, io.inputs)), io.outputs)
+    return IOSpec(tuple(map(fix_shape, io.inputs)), io.outputs)
 
 
-def exported_anew(module: Any, io: IOSpec, most: int | None, lengths: Lengths | None = None) -> Any:
+def export_positional(
+    module: Any, io: IOSpec, most: int | None, lengths: Lengths | None = None
+) -> Any:
     """Export a module with positional tensors, with a bound on the batch size.
 
     Parameters
@@ -110,7 +112,7 @@ def exported_anew(module: Any, io: IOSpec, most: int | None, lengths: Lengths | 
         The batch size that must be possible at least; 1 fixes it, ``None`` sets no
         bound.
     lengths
-        Further free axes, as :func:`bounded_lengths` returns them.
+        Further free axes, as :func:`find_bounded_lengths` returns them.
 
     Raises
     ------
@@ -133,7 +135,7 @@ def exported_anew(module: Any, io: IOSpec, most: int | None, lengths: Lengths | 
         most += 1
     # Conditions on lengths are evaluated for the example, and lengths with another result become
     # invalid. Only if the example has the greatest length, the bound stays valid.
-    example = tensors_in_order(io, random_batch(longest, most or _EXAMPLE_BATCH))
+    example = list_tensors_in_order(io, generate_random_batch(longest, most or _EXAMPLE_BATCH))
     samples = {} if most == 1 else {0: Dim("samples", min=1, max=most)}
     axes = tuple(
         {**(samples if spec.shape[:1] == (None,) else {}), **lengths.get(spec.name, {})}
@@ -141,16 +143,16 @@ def exported_anew(module: Any, io: IOSpec, most: int | None, lengths: Lengths | 
     )
     with torch.no_grad():
         return torch.export.export(
-            _taking_tensors(module), tuple(example), dynamic_shapes=(axes,) if any(axes) else None
+            _wrap_module(module), tuple(example), dynamic_shapes=(axes,) if any(axes) else None
         )
 
 
-def tensors_in_order(io: IOSpec, batch: Batch) -> list[Any]:
+def list_tensors_in_order(io: IOSpec, batch: Batch) -> list[Any]:
     """Return the tensors of a batch in the order of ``io.inputs``."""
-    return [tensor_of(batch[spec.name], "cpu") for spec in io.inputs]
+    return [to_tensor(batch[spec.name], "cpu") for spec in io.inputs]
 
 
-def io_of_program(exported: Any, io: IOSpec) -> IOSpec:
+def read_program_io(exported: Any, io: IOSpec) -> IOSpec:
     """Return the inputs and outputs of an exported program with the names of ``io``, in order."""
     values = {node.name: node.meta["val"] for node in exported.graph.nodes if "val" in node.meta}
     sides = zip(
@@ -158,10 +160,10 @@ def io_of_program(exported: Any, io: IOSpec) -> IOSpec:
         (io.inputs, io.outputs),
         strict=True,
     )
-    return IOSpec(*(_specs([values[name] for name in names], specs) for names, specs in sides))
+    return IOSpec(*(_make_specs([values[name] for name in names], specs) for names, specs in sides))
 
 
-def _specs(tensors: Sequence[Any], named: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
+def _make_specs(tensors: Sequence[Any], named: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
     return tuple(
         TensorSpec(
             spec.name,
@@ -172,7 +174,7 @@ def _specs(tensors: Sequence[Any], named: tuple[TensorSpec, ...]) -> tuple[Tenso
     )
 
 
-def _taking_tensors(module: Any) -> Any:
+def _wrap_module(module: Any) -> Any:
     """Return a module with the only parameter ``*tensors``, so that free axes have a single
     form.
     """

@@ -11,13 +11,13 @@ from typing import Any
 
 from nnpipe.core.discoverable import CXX
 from nnpipe.core.errors import ArtifactError, CompileError
-from nnpipe.core.messages import one_line
-from nnpipe.core.tensors import IOSpec, random_batch
+from nnpipe.core.messages import format_one_line
+from nnpipe.core.tensors import IOSpec, generate_random_batch
 from nnpipe.formats.sealed import SealedFile
-from nnpipe.frameworks.runtime_failures import hushed, runtime_failure
-from nnpipe.frameworks.torch_bounded import io_of_program
-from nnpipe.frameworks.torch_program import LoadedProgram, exported_anew, is_quantised
-from nnpipe.frameworks.torch_state import TorchState, state_buffers, state_of_program
+from nnpipe.frameworks.runtime_failures import make_runtime_failure, suppress_output
+from nnpipe.frameworks.torch_bounded import read_program_io
+from nnpipe.frameworks.torch_program import LoadedProgram, export_changed_module, is_quantised
+from nnpipe.frameworks.torch_state import TorchState, find_program_state, list_state_buffers
 
 FORMAT = "aoti"
 _TORCH, _MACHINE, _VECTORS = "torch", "machine", "vectors"
@@ -31,7 +31,7 @@ _SIZES = (1, 3)  # batch sizes to test, if the batch size is free
 _MOST_OFF = 0.02
 
 
-def compiled_package(loaded: LoadedProgram, tuned: bool, batch: int | None = None) -> SealedFile:
+def compile_package(loaded: LoadedProgram, tuned: bool, batch: int | None = None) -> SealedFile:
     """Return a program compiled for this machine's processor.
 
     Parameters
@@ -45,33 +45,35 @@ def compiled_package(loaded: LoadedProgram, tuned: bool, batch: int | None = Non
     """
 
     module = loaded.module()
-    if is_quantised(module) and state_buffers(loaded.native):
+    if is_quantised(module) and list_state_buffers(loaded.native):
         raise CompileError(
             "it keeps values from one run to the next, which machine code of a quantised program "
             "does not forget; compile the program before it is quantised"
         )
-    notes = {_TORCH: release(), _MACHINE: platform.machine(), _VECTORS: vectors()}
+    notes = {_TORCH: release(), _MACHINE: platform.machine(), _VECTORS: get_vector_instructions()}
     taken = loaded.io
     if batch is not None:
         taken = _with_shapes(
             loaded.io,
-            io_of_program(exported_anew(loaded, module, named=False, batch=batch), loaded.io),
+            read_program_io(
+                export_changed_module(loaded, module, named=False, batch=batch), loaded.io
+            ),
         )
 
-    def made(freezing: bool) -> bytes:
-        program = exported_anew(loaded, loaded.module(), named=False, batch=batch)
-        return _compiled(program, tuned, freezing)
+    def compile_with(freezing: bool) -> bytes:
+        program = export_changed_module(loaded, loaded.module(), named=False, batch=batch)
+        return _compile_program(program, tuned, freezing)
 
     content, off = b"", ""
     if is_quantised(module):
-        content, off = _checked_integers(made, module, loaded, taken)
+        content, off = _compile_checked_integers(compile_with, module, loaded, taken)
         notes[INTEGERS] = off or _USED
     if not content:
-        content = made(freezing=not is_quantised(module))
+        content = compile_with(freezing=not is_quantised(module))
     return SealedFile(content, FORMAT, taken, notes)
 
 
-def _compiled(program: Any, tuned: bool, freezing: bool) -> bytes:
+def _compile_program(program: Any, tuned: bool, freezing: bool) -> bytes:
     import torch
     from torch._inductor.utils import fresh_cache
 
@@ -93,7 +95,7 @@ def _compiled(program: Any, tuned: bool, freezing: bool) -> bytes:
     return packed.getvalue()
 
 
-def _checked_integers(
+def _compile_checked_integers(
     made: Callable[[bool], bytes], module: Any, loaded: LoadedProgram, taken: IOSpec
 ) -> tuple[bytes, str]:
     """Compile with PyTorch's integer kernels, and check their results against the quantised
@@ -111,22 +113,23 @@ def _checked_integers(
         call = torch._inductor.aoti_load_package(io.BytesIO(content)).loader.run
         worst = 0.0
         for seed, size in enumerate(_SIZES):
-            batch = random_batch(taken, size, seed)
+            batch = generate_random_batch(taken, size, seed)
             given = {name: torch.from_numpy(array) for name, array in batch.items()}
             with torch.no_grad():
                 wanted = loaded.call(module, given)
             found = call([given[spec.name] for spec in loaded.io.inputs])
             worst = max(
-                worst, *(_distance(one, other) for one, other in zip(found, wanted, strict=True))
+                worst,
+                *(_compute_distance(one, other) for one, other in zip(found, wanted, strict=True)),
             )
     except Exception as error:  # its errors share no base but Exception
-        return b"", f"PyTorch's integer kernels cannot be used: {one_line(error)[:120]}"
+        return b"", f"PyTorch's integer kernels cannot be used: {format_one_line(error)[:120]}"
     if not worst <= _MOST_OFF:
         return b"", f"PyTorch's integer kernels are off by {100 * worst:.0f} %"
     return content, ""
 
 
-def _distance(found: Any, wanted: Any) -> float:
+def _compute_distance(found: Any, wanted: Any) -> float:
     """Return the root mean square of the difference relative to that of ``wanted``; infinite if
     shapes differ.
     """
@@ -145,7 +148,7 @@ def _with_shapes(io: IOSpec, found: IOSpec) -> IOSpec:
     )
 
 
-def floats_instead(file: SealedFile) -> str:
+def explain_floats(file: SealedFile) -> str:
     """Return why a file of a quantised program computes with floats; empty if it does not."""
     told = str(file.notes.get(INTEGERS, _USED))
     return "" if told == _USED else told
@@ -165,10 +168,12 @@ def compile_call(
     """
     import torch
 
-    with hushed():
+    with suppress_output():
         # The traced call has positional tensors only.
-        module = exported_anew(loaded, loaded.module(), named=False).module(check_guards=False)
-    order, picks = _places(loaded.io, bound)
+        module = export_changed_module(loaded, loaded.module(), named=False).module(
+            check_guards=False
+        )
+    order, picks = _find_places(loaded.io, bound)
     frozen = not is_quantised(module)  # see above
     compiled = torch.compile(
         module, fullgraph=True, options=with_compiler() | {"compile_threads": 1, "freezing": frozen}
@@ -184,14 +189,14 @@ def compile_call(
             else:
                 # Whether weights are constants is read from the settings when the program is first
                 # traced.
-                with hushed(), torch._inductor.config.patch(freezing=frozen):
+                with suppress_output(), torch._inductor.config.patch(freezing=frozen):
                     found = compiled(*given)
         except Exception as error:  # its errors share no base but Exception
-            raise runtime_failure(path, "PyTorch", "compile it", error) from None
+            raise make_runtime_failure(path, "PyTorch", "compile it", error) from None
         seen.add(shapes)
         return tuple(found[pick] for pick in picks)
 
-    return call, state_of_program(loaded.native, dict(module.named_buffers()))
+    return call, find_program_state(loaded.native, dict(module.named_buffers()))
 
 
 def load_package(file: SealedFile, bound: IOSpec, path: Path) -> Callable[..., tuple[Any, ...]]:
@@ -207,23 +212,23 @@ def load_package(file: SealedFile, bound: IOSpec, path: Path) -> Callable[..., t
 
     check_fits(file, path)
     try:
-        with hushed():
+        with suppress_output():
             loader = torch._inductor.aoti_load_package(io.BytesIO(file.content)).loader
     except Exception as error:  # its errors share no base but Exception
-        raise runtime_failure(path, "PyTorch", "load it", error) from None
-    order, picks = _places(file.io, bound)
+        raise make_runtime_failure(path, "PyTorch", "load it", error) from None
+    order, picks = _find_places(file.io, bound)
 
     def call(*tensors: Any) -> tuple[Any, ...]:
         try:
             found = loader.run([tensors[place] for place in order])
         except Exception as error:  # its errors share no base but Exception
-            raise runtime_failure(path, "PyTorch", "run it", error) from None
+            raise make_runtime_failure(path, "PyTorch", "run it", error) from None
         return tuple(found[pick] for pick in picks)
 
     return call
 
 
-def _places(io: IOSpec, bound: IOSpec) -> tuple[list[int], list[int]]:
+def _find_places(io: IOSpec, bound: IOSpec) -> tuple[list[int], list[int]]:
     """Return the indices in ``bound`` of the inputs of ``io``, and in ``io`` of the outputs of
     ``bound``.
     """
@@ -245,7 +250,7 @@ def check_fits(file: SealedFile, path: Path) -> None:
         )
     if notes.get(_MACHINE) != platform.machine() or notes.get(_VECTORS) not in (
         "",
-        *known_vectors(),
+        *list_vector_instructions(),
     ):
         made = f"{notes.get(_MACHINE)} with {notes.get(_VECTORS) or 'no vector instructions'}"
         raise ArtifactError(
@@ -261,9 +266,9 @@ def with_compiler() -> dict[str, Any]:
     return {"cpp.cxx": (*config.cpp.cxx, found)} if found else {}
 
 
-def target_name() -> str:
+def get_inductor_target() -> str:
     """Return the name of the processor that this machine compiles for."""
-    return "-".join(filter(None, (platform.machine(), vectors())))
+    return "-".join(filter(None, (platform.machine(), get_vector_instructions())))
 
 
 def release() -> str:
@@ -273,19 +278,19 @@ def release() -> str:
     return str(torch.__version__).partition("+")[0]
 
 
-def vectors() -> str:
+def get_vector_instructions() -> str:
     """Return the vector instruction set that PyTorch compiles for on this machine; empty if
     none.
     """
     from torch._inductor.cpu_vec_isa import pick_vec_isa
 
-    with hushed():
+    with suppress_output():
         return str(pick_vec_isa()) if pick_vec_isa() else ""
 
 
-def known_vectors() -> list[str]:
+def list_vector_instructions() -> list[str]:
     """Return the vector instruction sets of this processor."""
     from torch._inductor.cpu_vec_isa import valid_vec_isa_list
 
-    with hushed():
+    with suppress_output():
         return [str(isa) for isa in valid_vec_isa_list()]

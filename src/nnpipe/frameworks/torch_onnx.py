@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nnpipe.core.files import replacing, temporary_path, write_bytes
-from nnpipe.core.messages import one_line
+from nnpipe.core.files import build_temporary_path, replace_atomically, write_bytes
+from nnpipe.core.messages import format_one_line
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.onnx_external_data import write_joined
 
@@ -29,17 +29,17 @@ _DECORATION = re.compile(
 )
 
 
-def cause_of(error: BaseException) -> str:
+def find_export_cause(error: BaseException) -> str:
     """Return in one line why an export failed: the first cause, since PyTorch's own message is
     mostly instructions.
     """
     while error.__cause__ is not None:
         error = error.__cause__
-    return one_line(_DECORATION.sub("", str(error)) or type(error).__name__)
+    return format_one_line(_DECORATION.sub("", str(error)) or type(error).__name__)
 
 
 @contextmanager
-def whole_pools(program: Any) -> Iterator[None]:
+def mark_whole_pools(program: Any) -> Iterator[None]:
     """Let ``torch.export.ExportedProgram`` say of average pools that they cover the whole image,
     during the block.
 
@@ -51,7 +51,7 @@ def whole_pools(program: Any) -> Iterator[None]:
 
     aten, found = torch.ops.aten, []
     for node in program.graph.nodes:
-        if node.target is aten.avg_pool2d.default and _covers(*node.args):
+        if node.target is aten.avg_pool2d.default and _is_whole_pool(*node.args):
             found.append((node, node.args))
             node.target, node.args = aten.adaptive_avg_pool2d.default, (node.args[0], [1, 1])
     program.graph_module.recompile()
@@ -63,7 +63,9 @@ def whole_pools(program: Any) -> Iterator[None]:
         program.graph_module.recompile()
 
 
-def _covers(image: Any, window: Any, stride: Any = (), padding: Any = (), *rest: Any) -> bool:
+def _is_whole_pool(
+    image: Any, window: Any, stride: Any = (), padding: Any = (), *rest: Any
+) -> bool:
     """Return whether a pool's only window holds the whole image, and the mean is over the image
     alone.
     """
@@ -96,11 +98,11 @@ def write_exported(found: Any, path: Path, largest: int) -> None:
         return
     import onnx_ir
 
-    with replacing(path) as temporary:
+    with replace_atomically(path) as temporary:
         if size + _MARGIN > largest:
             onnx_ir.save(found.model, temporary, external_data=f"{path.name}.0.weights")
             return
-        folder = temporary_path(path, suffix="")
+        folder = build_temporary_path(path, suffix="")
         folder.mkdir()
         try:
             onnx_ir.save(found.model, folder / "model.onnx", external_data="weights")

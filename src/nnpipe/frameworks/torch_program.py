@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.core.log_levels import quiet_loggers
-from nnpipe.core.messages import one_line
+from nnpipe.core.log_levels import suppress_log_messages
+from nnpipe.core.messages import format_one_line
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.pt2 import ExportedProgram, read_program
-from nnpipe.frameworks.torch_session import tensor_of
+from nnpipe.frameworks.torch_session import to_tensor
 
 QUANTISED = "quantized_decomposed"
 """Prefix of the operators of quantised programs; PyTorch knows them only after their module is
@@ -47,7 +47,7 @@ class LoadedProgram:
 
     def module(self) -> Any:
         """Return a graph module of the program with copied weights; see :meth:`call`."""
-        with quiet():
+        with suppress_torch_logs():
             return copy.deepcopy(self.native.module(check_guards=False))
 
     def call(self, module: Any, batch: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -66,21 +66,21 @@ class LoadedProgram:
         import torch
 
         made = {}
-        fixed = self._first_axes() if batch else set()
+        fixed = self._find_first_axes() if batch else set()
         for spec, value in zip(self.io.inputs, self._values(), strict=True):
             shape = [
                 length
                 if isinstance(length, int)
                 else batch
                 if str(length.node.expr) in fixed
-                else _hint(length)
+                else _get_example_length(length)
                 for length in value.shape
             ]
             # Integers are 0, which is valid as a category or an index.
             made[spec.name] = torch.zeros(shape, dtype=value.dtype)
         return made
 
-    def free_axes(self, batch: int | None = None) -> dict[str, dict[int, Any]]:
+    def find_free_axes(self, batch: int | None = None) -> dict[str, dict[int, Any]]:
         """Return the free axes of the inputs in the form of ``torch.export``; equal lengths stay
         equal.
 
@@ -90,7 +90,7 @@ class LoadedProgram:
 
         known: dict[str, Any] = {}
         found: dict[str, dict[int, Any]] = {}
-        fixed = self._first_axes() if batch else set()
+        fixed = self._find_first_axes() if batch else set()
         limits = {str(symbol): bounds for symbol, bounds in self.native.range_constraints.items()}
         for spec, value in zip(self.io.inputs, self._values(), strict=True):
             axes = found.setdefault(spec.name, {})
@@ -108,7 +108,7 @@ class LoadedProgram:
                 axes[axis] = known[name]
         return found
 
-    def _first_axes(self) -> set[str]:
+    def _find_first_axes(self) -> set[str]:
         """Return the names of the lengths of free first axes."""
         firsts = (value.shape[0] for value in self._values() if len(value.shape))
         return {str(length.node.expr) for length in firsts if not isinstance(length, int)}
@@ -137,7 +137,7 @@ def load_program(path: Path) -> LoadedProgram:
     try:
         return LoadedProgram(load_checked(checked), checked.io)
     except Exception as error:  # its errors share no base but Exception
-        raise ArtifactError(f"{path}: PyTorch cannot load it: {one_line(error)}") from None
+        raise ArtifactError(f"{path}: PyTorch cannot load it: {format_one_line(error)}") from None
 
 
 def import_loader() -> None:
@@ -153,14 +153,14 @@ def load_checked(program: ExportedProgram) -> Any:
     """
     import torch
 
-    with quiet():
+    with suppress_torch_logs():
         if program.mentions(QUANTISED):
             import torch.ao.quantization.fx._decomposed
         with program.open() as archive:
             return torch.export.load(archive)
 
 
-def program_bytes(native: Any) -> bytes:
+def serialize_program(native: Any) -> bytes:
     """Return the archive of a ``torch.export.ExportedProgram``, without pickled parts and paths
     of this machine.
     """
@@ -170,12 +170,12 @@ def program_bytes(native: Any) -> bytes:
     for node in native.graph.nodes:
         node.meta.pop("stack_trace", None)
     buffer = io.BytesIO()
-    with quiet():
+    with suppress_torch_logs():
         torch.export.save(native, buffer)
     return buffer.getvalue()
 
 
-def exported_anew(
+def export_changed_module(
     loaded: LoadedProgram, module: Any, named: bool = True, batch: int | None = None
 ) -> Any:
     """Export a changed module of a program.
@@ -214,9 +214,9 @@ def exported_anew(
         def forward(self, *given: Any) -> tuple[Any, ...]:
             return loaded.call(self.model, dict(zip(example, given, strict=True)))
 
-    drop_unused(module)
-    example, axes = loaded.example(batch), loaded.free_axes(batch)
-    with torch.no_grad(), quiet():
+    remove_unused_weights(module)
+    example, axes = loaded.example(batch), loaded.find_free_axes(batch)
+    with torch.no_grad(), suppress_torch_logs():
         if named:
             return torch.export.export(Named(), (example,), dynamic_shapes=(axes,))
         return torch.export.export(
@@ -229,7 +229,7 @@ def is_quantised(module: Any) -> bool:
     return any(QUANTISED in str(node.target) for node in module.graph.nodes)
 
 
-def drop_unused(module: Any) -> None:
+def remove_unused_weights(module: Any) -> None:
     """Remove weights and buffers that the graph of a module no longer uses, so that they are not
     written.
     """
@@ -245,9 +245,9 @@ def drop_unused(module: Any) -> None:
             delattr(module.get_submodule(owner), last)
 
 
-def tensors_of(batch: Batch) -> dict[str, Any]:
+def convert_to_tensors(batch: Batch) -> dict[str, Any]:
     """Return arrays by name as tensors on the CPU."""
-    return {name: tensor_of(array, "cpu") for name, array in batch.items()}
+    return {name: to_tensor(array, "cpu") for name, array in batch.items()}
 
 
 def replace_weights(native: Any, weights: Mapping[str, Any]) -> None:
@@ -263,7 +263,7 @@ def replace_weights(native: Any, weights: Mapping[str, Any]) -> None:
         )
 
 
-def matrices(native: Any) -> list[str]:
+def list_matrices(native: Any) -> list[str]:
     """Return the names of the floating-point parameters of a program with more than one axis.
 
     These kernels and matrices are pruned and clustered; biases, factors and
@@ -273,24 +273,24 @@ def matrices(native: Any) -> list[str]:
     return [n for n in state if n in seen and state[n].ndim > 1 and state[n].is_floating_point()]
 
 
-def _hint(length: Any) -> int:
+def _get_example_length(length: Any) -> int:
     """Return the length that a free axis had in the example."""
     known = length.node.hint
     return _EXAMPLE_LENGTH if known is None else int(known)
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def suppress_torch_logs() -> Iterator[None]:
     """Suppress logs and warnings of PyTorch that users cannot act on; exceptions pass."""
     with (
-        quiet_loggers("torch.export", "torch._export", "torch.utils._pytree"),
+        suppress_log_messages("torch.export", "torch._export", "torch.utils._pytree"),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")
         yield
 
 
-def dynamic_shapes(module: Any, each: tuple[Any, ...]) -> tuple[Any, ...]:
+def build_dynamic_shapes(module: Any, each: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the free axes of a module's arguments; those that ``forward`` takes as ``*rest`` form
     one tuple.
 
@@ -342,7 +342,7 @@ def keep_integers(module: Any) -> None:
     module.recompile()
 
 
-def store_kernels(module: Any) -> None:
+def compute_constant_kernels(module: Any) -> None:
     """Compute once the kernels of convolutions and linear layers that a program computes from
     constants alone.
 

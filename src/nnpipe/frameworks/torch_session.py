@@ -11,10 +11,10 @@ import numpy as np
 
 from nnpipe.core.errors import ConfigError, MissingDependency
 from nnpipe.core.operation_times import Nanoseconds, OperationTimes
-from nnpipe.core.session import WARMUP_RUNS, InferenceSession, timed_runs
+from nnpipe.core.session import WARMUP_RUNS, InferenceSession, measure_runs
 from nnpipe.core.tensors import Batch, IOSpec
-from nnpipe.frameworks.recorded_calls import RecordedCall, times_of_calls
-from nnpipe.frameworks.runtime_failures import hushed
+from nnpipe.frameworks.recorded_calls import RecordedCall, compute_call_times
+from nnpipe.frameworks.runtime_failures import suppress_output
 from nnpipe.frameworks.torch_state import TorchState
 
 _BFLOAT16 = "bfloat16"
@@ -82,7 +82,7 @@ class TorchSession(InferenceSession):
         self._leans_on_inputs = False
 
     def _put(self, batch: Batch) -> None:
-        self._inputs = tuple(tensor_of(batch[spec.name], self._device) for spec in self.io.inputs)
+        self._inputs = tuple(to_tensor(batch[spec.name], self._device) for spec in self.io.inputs)
         self._outputs = ()
         self._set_threads()
         self._synchronise()
@@ -90,23 +90,23 @@ class TorchSession(InferenceSession):
     def _run(self) -> None:
         self._set_threads()
         if self._changes_inputs is None:
-            self._first_run()
+            self._run_on_copies()
         else:
             with self._torch.inference_mode():
                 self._outputs = self._call(
-                    *(self._copies() if self._changes_inputs else self._inputs)
+                    *(self._copy_inputs() if self._changes_inputs else self._inputs)
                 )
                 if self._leans_on_inputs:
                     self._outputs = tuple(output.clone() for output in self._outputs)
         self._synchronise()
 
-    def _first_run(self) -> None:
+    def _run_on_copies(self) -> None:
         """Run on copies, and find whether the function changes its inputs or returns views of them.
 
         Inputs belong to the caller, who may change them before the outputs are
         got; in both cases, every run has to copy.
         """
-        inputs = self._copies()
+        inputs = self._copy_inputs()
         versions = [tensor._version for tensor in inputs]
         with self._torch.inference_mode():
             self._outputs = self._call(*inputs)
@@ -122,17 +122,17 @@ class TorchSession(InferenceSession):
 
     def _call_again(self) -> None:
         with self._torch.inference_mode():
-            self._call(*self._copies())
+            self._call(*self._copy_inputs())
 
     def _reset(self) -> None:
         if self._held is not None:
             self._held.restore()
 
-    def _copies(self) -> tuple[Any, ...]:
+    def _copy_inputs(self) -> tuple[Any, ...]:
         return tuple(tensor.clone() for tensor in self._inputs)
 
     def _get(self) -> dict[str, np.ndarray]:
-        arrays = map(array_of, self._outputs)
+        arrays = map(to_array, self._outputs)
         return {
             spec.name: array.copy() for spec, array in zip(self.io.outputs, arrays, strict=True)
         }
@@ -142,10 +142,10 @@ class TorchSession(InferenceSession):
             self.io, self._call, self._device, self._num_threads, self._held
         ) as session:
             session.put(batch)
-            timed_runs(session, WARMUP_RUNS)
+            measure_runs(session, WARMUP_RUNS)
             # Recording the arguments takes time, so it has a run of its own.
-            (typed,), _ = _recorded(session, 1, types=True)
-            recorded, walls = _recorded(session, runs)
+            (typed,), _ = _record_operators(session, 1, types=True)
+            recorded, walls = _record_operators(session, runs)
         names = [call.name for call in typed]
         if all([call.name for call in calls] == names for calls in recorded):
             recorded = [
@@ -155,7 +155,7 @@ class TorchSession(InferenceSession):
                 ]
                 for calls in recorded
             ]
-        return times_of_calls(recorded, walls)
+        return compute_call_times(recorded, walls)
 
     def _close(self) -> None:
         if self._num_threads:
@@ -176,7 +176,7 @@ class TorchSession(InferenceSession):
             self._torch.cuda.synchronize()
 
 
-def _recorded(
+def _record_operators(
     session: TorchSession, runs: int, types: bool = False
 ) -> tuple[list[list[RecordedCall]], Nanoseconds]:
     """Return the operators of each run, with the types of their numbers if wanted, and the wall
@@ -186,14 +186,14 @@ def _recorded(
 
     walls = []
     with (
-        hushed(),
+        suppress_output(),
         profile(
             activities=[ProfilerActivity.CPU], record_shapes=types, acc_events=True
         ) as profiler,
     ):
         for _ in range(runs):
             with record_function(_MARK):
-                walls.append(timed_runs(session, 1))
+                walls.append(measure_runs(session, 1))
     marks = [event for event in profiler.events() if event.name == _MARK]
     marks.sort(key=lambda event: event.time_range.start)
     calls = [
@@ -202,16 +202,16 @@ def _recorded(
                 event.name,
                 event.name,
                 1000.0 * event.time_range.elapsed_us(),
-                precision=_type_of(event),
+                precision=_find_type(event),
             )
-            for event in _operators(mark)
+            for event in _iter_operators(mark)
         ]
         for mark in marks
     ]
     return calls, np.concatenate(walls)
 
 
-def _type_of(event: Any) -> str:
+def _find_type(event: Any) -> str:
     """Return the type of an operator's first tensor; empty if it has none, or its arguments were
     not recorded.
     """
@@ -219,16 +219,16 @@ def _type_of(event: Any) -> str:
     return next(found, "")
 
 
-def _operators(event: Any) -> Iterator[Any]:
+def _iter_operators(event: Any) -> Iterator[Any]:
     """Yield the outermost operators inside an event, in order."""
     for inner in sorted(event.cpu_children, key=lambda each: each.time_range.start):
         if "::" in inner.name or not inner.cpu_children:
             yield inner
         else:
-            yield from _operators(inner)
+            yield from _iter_operators(inner)
 
 
-def tensor_of(array: np.ndarray, device: str) -> Any:
+def to_tensor(array: np.ndarray, device: str) -> Any:
     """Return an array as a tensor, without a copy if possible."""
     import torch
 
@@ -243,7 +243,7 @@ def tensor_of(array: np.ndarray, device: str) -> Any:
     return tensor if device == "cpu" else tensor.to(device)
 
 
-def array_of(tensor: Any) -> np.ndarray:
+def to_array(tensor: Any) -> np.ndarray:
     """Return a tensor as an array, without a copy if possible."""
     import torch
 
@@ -260,7 +260,7 @@ def array_of(tensor: Any) -> np.ndarray:
 
 
 @contextmanager
-def threads(number: int) -> Iterator[None]:
+def set_torch_threads(number: int) -> Iterator[None]:
     """Set the number of PyTorch's threads inside the block; 0 leaves it unchanged."""
     import torch
 

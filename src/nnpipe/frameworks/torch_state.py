@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
 from nnpipe.core.tensors import IOSpec
 
 # Modules of PyTorch itself keep nothing while they are not trained.
@@ -41,7 +41,7 @@ class TorchState:
 
     def __init__(self, tables: Iterable[MutableMapping[str, Any]]) -> None:
         self._tables = list(tables)
-        self._first = self._places()
+        self._first = self._collect_places()
         self._kept: list[tuple[_Place, Any, Any]] = []
         self._made: list[_Place] = []
 
@@ -51,12 +51,12 @@ class TorchState:
 
         ``again`` is called only if the first call has changed something.
         """
-        before = self._places()
-        if all(_same(self._first.get(key), place) for key, place in before.items()):
+        before = self._collect_places()
+        if all(_is_same(self._first.get(key), place) for key, place in before.items()):
             return False
         again()
-        now = self._places()
-        changed = [key for key, place in now.items() if not _same(before.get(key), place)]
+        now = self._collect_places()
+        changed = [key for key, place in now.items() if not _is_same(before.get(key), place)]
         self._kept = [self._first[key] for key in changed if key in self._first]
         # Values that were not there before the first call, which sets them where they are missing.
         self._made = [now[key][0] for key in changed if key not in self._first]
@@ -71,59 +71,59 @@ class TorchState:
             for (table, name), value, held in self._kept:
                 if isinstance(value, torch.Tensor):
                     value.copy_(held)
-                table[name] = value if isinstance(value, torch.Tensor) else _copied(held)
+                table[name] = value if isinstance(value, torch.Tensor) else _copy_value(held)
         for table, name in self._made:
             table.pop(name, None)
 
-    def _places(self) -> _Places:
+    def _collect_places(self) -> _Places:
         return {
-            (number, name): ((table, name), value, _copied(value))
+            (number, name): ((table, name), value, _copy_value(value))
             for number, table in enumerate(self._tables)
             for name, value in table.items()
             if name not in _NOT_VALUES and _is_plain(value)
         }
 
 
-def state_of_module(module: Any) -> TorchState:
+def find_module_state(module: Any) -> TorchState:
     """Return the values that calls of a module may change: buffers and attributes of its parts."""
 
-    def tables() -> Iterator[MutableMapping[str, Any]]:
+    def iter_tables() -> Iterator[MutableMapping[str, Any]]:
         for part in module.modules():
             if part.training or not type(part).__module__.startswith(_OWN_MODULES):
                 yield part.__dict__
                 yield part.__dict__[_BUFFERS]
 
-    return TorchState(tables())
+    return TorchState(iter_tables())
 
 
-def state_of_program(native: Any, held: Mapping[str, Any]) -> TorchState | None:
+def find_program_state(native: Any, held: Mapping[str, Any]) -> TorchState | None:
     """Return the values among ``held`` that calls of an exported program may change; ``None`` if
     it changes none.
     """
     import torch
 
-    if not changes_values(native):
+    if not has_inplace_operations(native):
         return None
     return TorchState(
         [{name: value for name, value in held.items() if not isinstance(value, torch.nn.Parameter)}]
     )
 
 
-def state_buffers(native: Any) -> list[str]:
+def list_state_buffers(native: Any) -> list[str]:
     """Return the names of the buffers of an exported program that its calls change."""
-    if not changes_values(native):
+    if not has_inplace_operations(native):
         return []
     return list(native.run_decompositions({}).graph_signature.buffers_to_mutate.values())
 
 
 @contextmanager
-def buffers_put_back(native: Any, module: Any) -> Iterator[None]:
+def restore_buffers(native: Any, module: Any) -> Iterator[None]:
     """Put back, after calls of a module of an exported program in the block, the buffers of the
     program.
     """
     import torch
 
-    named = dict(module.named_buffers()) if changes_values(native) else {}
+    named = dict(module.named_buffers()) if has_inplace_operations(native) else {}
     before = {
         name: buffer.clone()
         for name, buffer in named.items()
@@ -137,7 +137,7 @@ def buffers_put_back(native: Any, module: Any) -> Iterator[None]:
                 named[name].copy_(values)
 
 
-def changes_values(native: Any) -> bool:
+def has_inplace_operations(native: Any) -> bool:
     """Return whether an exported program has an operation that changes a tensor in its place,
     maybe a buffer.
     """
@@ -163,23 +163,23 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, (bool, int, float, str, torch.Tensor))
 
 
-def _copied(value: Any) -> Any:
+def _copy_value(value: Any) -> Any:
     import torch
 
     if isinstance(value, torch.Tensor):
         return value.detach().clone()
     if type(value) is deque:
-        return deque(map(_copied, value), value.maxlen)
+        return deque(map(_copy_value, value), value.maxlen)
     if type(value) in (list, tuple, set):
-        return type(value)(map(_copied, value))
-    return {key: _copied(held) for key, held in value.items()} if type(value) is dict else value
+        return type(value)(map(_copy_value, value))
+    return {key: _copy_value(held) for key, held in value.items()} if type(value) is dict else value
 
 
-def _same(one: tuple[_Place, Any, Any] | None, other: tuple[_Place, Any, Any]) -> bool:
-    return one is not None and _equal(one[2], other[2])
+def _is_same(one: tuple[_Place, Any, Any] | None, other: tuple[_Place, Any, Any]) -> bool:
+    return one is not None and _is_equal(one[2], other[2])
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _is_equal(one: Any, other: Any) -> bool:
     import torch
 
     if type(one) is not type(other):
@@ -189,13 +189,13 @@ def _equal(one: Any, other: Any) -> bool:
             return False
         return bool(((one == other) | ((one != one) & (other != other))).all())
     if isinstance(one, (list, tuple, deque)):
-        return len(one) == len(other) and all(map(_equal, one, other))
+        return len(one) == len(other) and all(map(_is_equal, one, other))
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(_is_equal(one[key], other[key]) for key in one)
     return bool(one == other)
 
 
-def program_call(
+def make_program_call(
     native: Any, io: IOSpec, bound: IOSpec, device: str, path: Path, channels_last: bool = False
 ) -> tuple[Callable[..., tuple[Any, ...]], TorchState | None]:
     """Return a function that runs a program, and the values that its calls may change.
@@ -227,11 +227,11 @@ def program_call(
     specs = native.graph_signature.input_specs
     template = [None if spec.kind is InputKind.USER_INPUT else held[spec.target] for spec in specs]
     templates = [template]
-    if channels_last and (kernels := _kernels(native)):
+    if channels_last and (kernels := _find_kernels(native)):
         templates.insert(
             0,
             [
-                _laid_out(value, spec.arg.name in kernels)
+                _apply_layout(value, spec.arg.name in kernels)
                 for value, spec in zip(template, specs, strict=True)
             ],
         )
@@ -259,13 +259,15 @@ def program_call(
             if len(templates) > 1:
                 del templates[0]
                 return call(*tensors)
-            raise ArtifactError(f"{path}: PyTorch cannot run it: {one_line(error)}") from None
+            raise ArtifactError(
+                f"{path}: PyTorch cannot run it: {format_one_line(error)}"
+            ) from None
         return tuple(outputs[pick] for pick in picks)
 
-    return call, state_of_program(native, held)
+    return call, find_program_state(native, held)
 
 
-def _kernels(native: Any) -> set[str]:
+def _find_kernels(native: Any) -> set[str]:
     """Return the names of the graph's inputs that are weights of 2D convolutions."""
     import torch
 
@@ -282,7 +284,7 @@ def _kernels(native: Any) -> set[str]:
     }
 
 
-def _laid_out(value: Any, kernel: bool) -> Any:
+def _apply_layout(value: Any, kernel: bool) -> Any:
     import torch
 
     return value.contiguous(memory_format=torch.channels_last) if kernel else value

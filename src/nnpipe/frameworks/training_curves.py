@@ -21,7 +21,9 @@ _VALIDATION = "validation_"
 
 
 @contextmanager
-def curves(logdir: Path | None) -> Iterator[Callable[[int, Mapping[str, float]], None]]:
+def write_training_curves(
+    logdir: Path | None,
+) -> Iterator[Callable[[int, Mapping[str, float]], None]]:
     """Yield a function that adds the figures of an epoch to the event files in a folder.
 
     Training and validation are two runs, ``train`` and ``validation``, with
@@ -63,14 +65,14 @@ def curves(logdir: Path | None) -> Iterator[Callable[[int, Mapping[str, float]],
         def write(epoch: int, figures: Mapping[str, float]) -> None:
             for name, value in figures.items():
                 run = "validation" if name.startswith(_VALIDATION) else "train"
-                files[run].scalar(name.removeprefix(_VALIDATION), value, epoch, time.time())
+                files[run].add_scalar(name.removeprefix(_VALIDATION), value, epoch, time.time())
             for file in files.values():
                 file.flush()
 
         yield write
 
 
-def figures_of(row: Mapping[str, float]) -> dict[str, float]:
+def map_epoch_figures(row: Mapping[str, float]) -> dict[str, float]:
     """Return the figures of an epoch by the names in
     :class:`~nnpipe.core.training.TrainingHistory`.
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
 from nnpipe.core.operation_times import OperationTimes
-from nnpipe.core.session import WARMUP_RUNS, InferenceSession, timed_runs
+from nnpipe.core.session import WARMUP_RUNS, InferenceSession, measure_runs
 from nnpipe.core.tensors import Batch, IOSpec
-from nnpipe.frameworks.recorded_calls import RecordedCall, times_of_calls
-from nnpipe.frameworks.runtime_failures import hushed, runtime_failure
+from nnpipe.frameworks.recorded_calls import RecordedCall, compute_call_times
+from nnpipe.frameworks.runtime_failures import make_runtime_failure, suppress_output
 
 FORMAT = "tvm"
 SCHEDULES, TUNING = "schedules", "tuning"
@@ -32,7 +32,7 @@ _GO_ON = 0  # VMInstrumentReturnKind.NO_OP
 _MACHINE = ("vm.", "runtime.")  # functions that allocate, check and reshape
 
 
-def features_here() -> tuple[str, str, list[str]]:
+def get_processor_features() -> tuple[str, str, list[str]]:
     """Return LLVM's names of this processor, its triple and its instruction sets."""
     import tvm
 
@@ -43,11 +43,11 @@ def features_here() -> tuple[str, str, list[str]]:
     return name, triple, sorted(map(str, found))
 
 
-def native_target() -> Any:
+def get_native_target() -> Any:
     """Return TVM's target for this processor."""
     import tvm
 
-    name, triple, _ = features_here()
+    name, triple, _ = get_processor_features()
     found: dict[str, Any] = {"kind": "llvm", "mtriple": triple, "mcpu": name, "num-cores": 1}
     return tvm.target.Target(found)
 
@@ -60,7 +60,7 @@ def load_library(content: bytes, path: Path) -> Any:
     ArtifactError
         If TVM cannot load it; the message names the file.
     """
-    with hushed(), tempfile.TemporaryDirectory() as folder:
+    with suppress_output(), tempfile.TemporaryDirectory() as folder:
         import tvm
         from tvm import relax
 
@@ -70,7 +70,7 @@ def load_library(content: bytes, path: Path) -> Any:
         try:
             return relax.VirtualMachine(tvm.runtime.load_module(str(library)), tvm.cpu())
         except Exception as error:  # its errors share no base but Exception
-            cause = tvm_message(error).replace(str(library), "it")
+            cause = format_tvm_message(error).replace(str(library), "it")
             raise ArtifactError(f"{path}: TVM cannot load it: {cause}") from None
 
 
@@ -129,13 +129,13 @@ class TVMSession(InferenceSession):
         try:
             self._native.set_input("main", *map(self._tensor, arrays))  # these are copies
         except Exception as error:  # its errors share no base but Exception
-            raise self._failed(error) from None
+            raise self._make_failure(error) from None
 
     def _run(self) -> None:
         try:
             self._native.invoke_stateful("main")
         except Exception as error:  # its errors share no base but Exception
-            raise self._failed(error) from None
+            raise self._make_failure(error) from None
 
     def _get(self) -> dict[str, np.ndarray]:
         outputs = self._native.get_outputs("main")
@@ -160,7 +160,7 @@ class TVMSession(InferenceSession):
             nonlocal started
             if before:
                 if name not in types:
-                    types[name] = _type_of(arguments)
+                    types[name] = _find_type(arguments)
                 started = clock()
             else:
                 calls.append((name, clock() - started))
@@ -175,18 +175,18 @@ class TVMSession(InferenceSession):
             native.set_instrument(instrument)
             for _ in range(WARMUP_RUNS + runs):
                 calls.clear()
-                walls.append(timed_runs(session, 1))
-                found.append(_kernels(calls, types))
-        return times_of_calls(found[WARMUP_RUNS:], np.concatenate(walls[WARMUP_RUNS:]))
+                walls.append(measure_runs(session, 1))
+                found.append(_list_kernel_calls(calls, types))
+        return compute_call_times(found[WARMUP_RUNS:], np.concatenate(walls[WARMUP_RUNS:]))
 
     def _close(self) -> None:
         del self._native, self._again
 
-    def _failed(self, error: Exception) -> ArtifactError:
-        return runtime_failure(self._path, "TVM", "run it", tvm_message(error))
+    def _make_failure(self, error: Exception) -> ArtifactError:
+        return make_runtime_failure(self._path, "TVM", "run it", format_tvm_message(error))
 
 
-def _type_of(arguments: Sequence[Any]) -> str:
+def _find_type(arguments: Sequence[Any]) -> str:
     """Return the type of the first tensor among a function's arguments; empty if there is none."""
     types = (
         str(each.dtype) for each in arguments if hasattr(each, "dtype") and hasattr(each, "shape")
@@ -194,7 +194,9 @@ def _type_of(arguments: Sequence[Any]) -> str:
     return next(types, "")
 
 
-def _kernels(calls: Sequence[tuple[str, int]], types: Mapping[str, str]) -> list[RecordedCall]:
+def _list_kernel_calls(
+    calls: Sequence[tuple[str, int]], types: Mapping[str, str]
+) -> list[RecordedCall]:
     """Return the calls of kernels, and those of the virtual machine itself as one."""
     inner = sum(ns for name, ns in calls if name.startswith(_MACHINE))
     rest = [RecordedCall("virtual machine", "virtual machine", inner)] if inner else []
@@ -216,10 +218,10 @@ def _set_threads(number: int) -> None:
         os.sched_setaffinity(0, before)
 
 
-def tvm_message(error: object) -> str:
+def format_tvm_message(error: object) -> str:
     """Return TVM's message without its stack traces."""
     lines = [line.strip() for line in str(error).splitlines()]
     told = [
         line for line in lines if line and not line.startswith(("File ", "Traceback", "[", "^"))
     ]
-    return one_line(" ".join(told or lines) or type(error).__name__, 400)
+    return format_one_line(" ".join(told or lines) or type(error).__name__, 400)

@@ -12,7 +12,7 @@ import sys
 from nnpipe.core.errors import NNPipeError
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.jobs.jobs import refresh
-from nnpipe.jobs.publishing import called, tell_storage
+from nnpipe.jobs.publishing import read_call_variables, tell_storage
 
 
 def main() -> int:
@@ -20,7 +20,7 @@ def main() -> int:
     check tries again.
     """
     try:
-        job, address, store = called(os.environ)
+        job, address, store = read_call_variables(os.environ)
         with RunDatabase(address, store=store, create=False) as database:
             tell_storage(refresh(database, database.jobs.get(job)))
     except NNPipeError as error:

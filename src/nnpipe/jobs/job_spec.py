@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.secret import Variables, reveal_variables, shown_command
+from nnpipe.core.secret import Variables, hide_command_secrets, reveal_variables
 from nnpipe.experiment.settings import read_settings
 from nnpipe.storage.storage import open_storage
 
@@ -103,7 +103,7 @@ class JobSpec:
             if "\0" in text:
                 raise ConfigError("an argument or a variable holds a NUL")
         for number, (word, shown) in enumerate(
-            zip(self.arguments, shown_command(self.arguments), strict=True), 1
+            zip(self.arguments, hide_command_secrets(self.arguments), strict=True), 1
         ):
             if word != shown:
                 raise ConfigError(
@@ -116,9 +116,9 @@ class JobSpec:
         if self.of_nnpipe:
             read_settings(self.file)
         else:
-            self._tree()
+            self._parse_script()
 
-    def anywhere(self) -> JobSpec:
+    def with_absolute_paths(self) -> JobSpec:
         """Return the same job with absolute paths, so that it can be resumed from another
         folder.
         """
@@ -133,7 +133,9 @@ class JobSpec:
             send=[path.absolute() for path in self.send],
         )
 
-    def command(self, file: str, progress: str | None = None, *, again: bool = False) -> list[str]:
+    def build_command(
+        self, file: str, progress: str | None = None, *, again: bool = False
+    ) -> list[str]:
         """Return the command line.
 
         Parameters
@@ -149,7 +151,7 @@ class JobSpec:
             command = "run" if self.is_pipeline else "experiment"
             return [self.python, "-m", "nnpipe", command, file, *self.arguments]
         more: list[str] = []
-        known = self._flags()
+        known = self._find_options()
         given = {argument.partition("=")[0] for argument in self.arguments}
         if progress is not None and "--progress" in known and "--progress" not in given:
             more += ["--progress", progress]
@@ -160,7 +162,7 @@ class JobSpec:
     @property
     def can_resume(self) -> bool:
         """Whether another attempt probably continues where the previous one stopped."""
-        return self.of_nnpipe or "--resume" in self._flags()
+        return self.of_nnpipe or "--resume" in self._find_options()
 
     def to_json(self) -> dict[str, Any]:
         """Return the job in its JSON form for the run database, with only the names of its
@@ -185,12 +187,12 @@ class JobSpec:
         paths = {"file": Path(value["file"]), "directory": Path(value["directory"])}
         return cls(**{**value, **paths, "send": [Path(path) for path in value["send"]]})
 
-    def _flags(self) -> set[str]:
+    def _find_options(self) -> set[str]:
         """Return the options that a script declares with argparse; the script is parsed, not
         run.
         """
         try:
-            tree = self._tree()
+            tree = self._parse_script()
         except (ConfigError, OSError):
             return set()
         calls = [
@@ -206,7 +208,7 @@ class JobSpec:
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
         }
 
-    def _tree(self) -> ast.Module:
+    def _parse_script(self) -> ast.Module:
         if self.file.stat().st_size > _LARGEST_SCRIPT:
             raise ConfigError(
                 f"{self.file}: larger than {_LARGEST_SCRIPT >> 20} MiB; is it a Python script?"

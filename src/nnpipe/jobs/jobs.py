@@ -22,13 +22,13 @@ from nnpipe.experiment.database.jobs import (
     NOT_STARTED,
     JobRecord,
 )
-from nnpipe.experiment.provenance import environment
+from nnpipe.experiment.provenance import describe_environment
 from nnpipe.jobs.agent.status import MOST, TAIL
 from nnpipe.jobs.agent.supervisor import NEVER_STARTED
 from nnpipe.jobs.job_spec import JobSpec
 from nnpipe.jobs.local import HERE
 from nnpipe.jobs.place import ABSENT, JobError, Look, Place, Unreached, Unsure
-from nnpipe.jobs.place_address import place_at
+from nnpipe.jobs.place_address import create_place
 from nnpipe.jobs.publishing import call, collect_results, publish_script
 
 
@@ -55,13 +55,13 @@ def submit(
         invalid.
     """
     work.check()
-    work = work.anywhere()
+    work = work.with_absolute_paths()
     settings = {"job": {key: value for key, value in work.to_json().items() if key != "variables"}}
     run = database.jobs.create(
         name or work.file.name,
         Configuration(settings),
         place=place.address,
-        environment=environment(),
+        environment=describe_environment(),
     )
     # Recorded first, so that its place is known while it is being started, and if that is
     # interrupted.
@@ -70,15 +70,15 @@ def submit(
         folder = place.folder(run)
         publish_script(work, record.run.experiment, run)
     except NNPipeError as error:
-        database.jobs.change(record, FAILED, reason=str(error), settled=True)
+        database.jobs.record_state(record, FAILED, reason=str(error), settled=True)
         raise
-    database.jobs.change(record, CREATING, folder=folder, details={"work": work.to_json()})
+    database.jobs.record_state(record, CREATING, folder=folder, details={"work": work.to_json()})
     try:
         place.start(run, folder, work, call(database, run))
     except NNPipeError as error:
-        _note_failure(database, record, error)
+        _record_failure(database, record, error)
         raise
-    return _begun(database, run)
+    return _check_started(database, run)
 
 
 def refresh(database: RunDatabase, job: JobRecord, *, collect: bool = True) -> JobRecord:
@@ -95,56 +95,58 @@ def refresh(database: RunDatabase, job: JobRecord, *, collect: bool = True) -> J
     if job.ended and (job.settled or not collect):
         return job
     if not job.folder:
-        return _unplaced(database, job)
-    place = place_at(job.place)
+        return _check_unplaced(database, job)
+    place = create_place(job.place)
     look = place.look(job.folder)
-    if last_report(look.progress) is None and look.progress_size > TAIL:
+    if read_last_report(look.progress) is None and look.progress_size > TAIL:
         look = place.look(job.folder, -MOST)  # a very long last line may hide the others
-    return note(database, job, look, collect=collect)
+    return record_look(database, job, look, collect=collect)
 
 
-def note(database: RunDatabase, job: JobRecord, look: Look, *, collect: bool = True) -> JobRecord:
+def record_look(
+    database: RunDatabase, job: JobRecord, look: Look, *, collect: bool = True
+) -> JobRecord:
     """Record the observed state of a job, and collect its results if it has ended."""
     if look.state == ABSENT:
         if job.state in (NOT_STARTED, CREATING):
-            return _unplaced(database, job)
+            return _check_unplaced(database, job)
         if job.ended and collect and job.place != HERE:
             raise JobError(
                 f"{job.place}: the folder {job.folder} is gone, and with it the job's outputs and "
                 f"its log"
             )
         if not job.ended:
-            database.jobs.change(
+            database.jobs.record_state(
                 job, FAILED, reason=f"its folder {job.folder} is gone", settled=True
             )
         return database.jobs.get(job.id)
     if (
         look.ended is not None
         and look.ended["attempt"] not in (None, job.attempt)
-        and not database.jobs.abandoned(job)
+        and not database.jobs.is_abandoned(job)
     ):
         return job  # it is just being resumed
-    last = last_report(look.progress)
+    last = read_last_report(look.progress)
     # A script may report progress before its supervisor has recorded the start.
     state = (
         IN_PROGRESS if look.state in (CREATING, INITIALISING) and last is not None else look.state
     )
     fraction = 1.0 if state == COMPLETED else None if last is None else last.fraction
-    figures = _changed(job, last)
+    figures = _select_changed_metrics(job, last)
     if (
         (state, look.reason, fraction) != (job.state, job.run.reason, job.fraction) or figures
     ) and not job.ended:
         supervisor = look.processes.get("supervisor") or {}
         details: dict[str, Any] = {} if look.ended is None else {"ended": dict(look.ended)}
-        database.jobs.change(
+        database.jobs.record_state(
             job,
             state,
             reason=look.reason,
             fraction=fraction,
-            process=_held_by(supervisor),
+            process=_find_local_process(supervisor),
             host=supervisor.get("host"),
             details=details,
-            began=_when(look.processes),
+            began=_get_start_time(look.processes),
             at=(look.ended or {}).get("at"),
             figures=figures,
         )
@@ -155,7 +157,7 @@ def note(database: RunDatabase, job: JobRecord, look: Look, *, collect: bool = T
     return job
 
 
-def _changed(job: JobRecord, last: Report | None) -> dict[str, float]:
+def _select_changed_metrics(job: JobRecord, last: Report | None) -> dict[str, float]:
     """Return the changed metrics, without new names if there are too many already."""
     known, told = job.run.statistics, {} if last is None else last.metrics
     full = len(known) >= MOST_METRICS
@@ -164,13 +166,13 @@ def _changed(job: JobRecord, last: Report | None) -> dict[str, float]:
     }
 
 
-def _when(processes: Mapping[str, Any]) -> float | None:
+def _get_start_time(processes: Mapping[str, Any]) -> float | None:
     """Return the start time of the script in seconds since 1970, by the clock of its machine."""
     at = (processes.get("began") or {}).get("at")
     return float(at) if isinstance(at, (int, float)) and 0 < at < 1e11 else None
 
 
-def _held_by(supervisor: Mapping[str, Any]) -> tuple[int, float] | None:
+def _find_local_process(supervisor: Mapping[str, Any]) -> tuple[int, float] | None:
     """Return the ID and start time of a process of this machine, or None."""
     import psutil
 
@@ -183,7 +185,7 @@ def _held_by(supervisor: Mapping[str, Any]) -> tuple[int, float] | None:
         return None
 
 
-def last_report(data: bytes) -> Report | None:
+def read_last_report(data: bytes) -> Report | None:
     """Return the last fraction and the last value of each metric from the end of a progress
     file.
     """
@@ -214,7 +216,7 @@ def cancel(database: RunDatabase, job: JobRecord, grace: float | None = None) ->
         raise ConfigError(f"job {job.id[:12]} is {job.state}; there is nothing to cancel")
     if not job.folder:
         raise JobError(f"job {job.id[:12]} is just being started; try again")
-    job = note(database, job, place_at(job.place).cancel(job.folder, grace))
+    job = record_look(database, job, create_place(job.place).cancel(job.folder, grace))
     if job.state in (NOT_STARTED, CREATING):
         raise JobError(f"job {job.id[:12]} is just being started; try again")
     if not job.ended:
@@ -251,7 +253,7 @@ def resume(
     work = JobSpec.from_json(job.details["work"])
     work = dataclasses.replace(work, environment={**work.environment, **(environment or {})})
     work.check()
-    place = place_at(job.place)
+    place = create_place(job.place)
     missing = (
         []
         if place.keeps_environment
@@ -262,18 +264,18 @@ def resume(
         raise ConfigError(
             f"{job.place} does not keep the variables of a job; give them again: {given}"
         )
-    job = database.jobs.again(job)
-    folder = place.folder_again(job.id, job.folder, job.attempt)
-    database.jobs.change(job, CREATING, folder=folder, details={"work": work.to_json()})
+    job = database.jobs.begin_attempt(job)
+    folder = place.get_retry_folder(job.id, job.folder, job.attempt)
+    database.jobs.record_state(job, CREATING, folder=folder, details={"work": work.to_json()})
     try:
         place.resume(job.id, folder, work, job.attempt)
     except NNPipeError as error:
-        _note_failure(database, job, error)
+        _record_failure(database, job, error)
         raise
-    return _begun(database, job.id)
+    return _check_started(database, job.id)
 
 
-def _begun(database: RunDatabase, run: str) -> JobRecord:
+def _check_started(database: RunDatabase, run: str) -> JobRecord:
     """Check the state of a started job; if its place does not answer, the job still counts as
     started.
     """
@@ -284,17 +286,17 @@ def _begun(database: RunDatabase, run: str) -> JobRecord:
         return job
 
 
-def _note_failure(database: RunDatabase, job: JobRecord, error: NNPipeError) -> None:
+def _record_failure(database: RunDatabase, job: JobRecord, error: NNPipeError) -> None:
     """Record that a job could not be started; if this is uncertain, a later check will decide."""
     if isinstance(error, Unsure):
-        database.jobs.change(job, CREATING, reason=str(error))
+        database.jobs.record_state(job, CREATING, reason=str(error))
     else:
-        database.jobs.change(job, FAILED, reason=str(error), settled=True)
+        database.jobs.record_state(job, FAILED, reason=str(error), settled=True)
 
 
-def _unplaced(database: RunDatabase, job: JobRecord) -> JobRecord:
+def _check_unplaced(database: RunDatabase, job: JobRecord) -> JobRecord:
     """Check whether a job without a folder is still being started."""
-    if job.ended or not database.jobs.abandoned(job):
+    if job.ended or not database.jobs.is_abandoned(job):
         return job
-    database.jobs.change(job, FAILED, reason=NEVER_STARTED, settled=True)
+    database.jobs.record_state(job, FAILED, reason=NEVER_STARTED, settled=True)
     return database.jobs.get(job.id)

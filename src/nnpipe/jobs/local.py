@@ -15,7 +15,7 @@ from nnpipe.core.secret import reveal_variables
 from nnpipe.jobs.agent import control, files, status
 from nnpipe.jobs.agent.status import TAIL
 from nnpipe.jobs.job_spec import JobSpec
-from nnpipe.jobs.place import NAME, EndedWhileStarting, JobError, Look, Place, agent
+from nnpipe.jobs.place import NAME, EndedWhileStarting, JobError, Look, Place, build_agent
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class LocalPlace(Place):
         path = Path(folder)
         try:
             path.mkdir(parents=True, mode=0o700)
-            write_bytes(path / NAME, agent())
+            write_bytes(path / NAME, build_agent())
             # Keep a copy, since the file may change.  The job runs the original, beside its modules
             # and data.
             write_bytes(path / f"submitted{work.file.suffix}", work.file.read_bytes())
@@ -63,49 +63,51 @@ class LocalPlace(Place):
             ) from None
         told = {
             "id": job,
-            "command": self._command(path, work),
+            "command": self._build_command(path, work),
             "directory": str(work.directory.absolute()),
-            "environment": {**_our_path(work), **reveal_variables(work.environment)},
+            "environment": {**_build_path_variables(work), **reveal_variables(work.environment)},
             "outputs": list(work.outputs),
             "grace": work.grace,
             "afterwards": [sys.executable, "-m", "nnpipe.jobs.collect_results_command"],
             "every": None if work.storage is None else _EVERY,
-            "afterwards_environment": {**afterwards, "PYTHONPATH": _path()},
+            "afterwards_environment": {**afterwards, "PYTHONPATH": _format_path()},
         }
-        self._do(path, lambda: control.start(path, told, self._program(path)))
+        self._run_action(path, lambda: control.start(path, told, self._get_program(path)))
 
     def look(self, folder: str, progress: int = -TAIL, log: int = -1) -> Look:
         """Check the state of a job; see :class:`Place`."""
         path = Path(folder)
         return Look.from_json(
-            self._do(path, lambda: status.look(path, progress=progress, log=log)), folder
+            self._run_action(path, lambda: status.look(path, progress=progress, log=log)), folder
         )
 
     def cancel(self, folder: str, grace: float | None) -> Look:
         """Cancel a job; see :class:`Place`."""
         path = Path(folder)
-        return Look.from_json(self._do(path, lambda: control.cancel(path, grace)), folder)
+        return Look.from_json(self._run_action(path, lambda: control.cancel(path, grace)), folder)
 
     def resume(self, job: str, folder: str, work: JobSpec, attempt: int) -> None:
         """Resume a job; see :class:`Place`."""
         path = Path(folder)
-        command = self._command(path, work, again=True)
+        command = self._build_command(path, work, again=True)
 
-        def again() -> None:
-            write_bytes(path / NAME, agent())
+        def resume_job() -> None:
+            write_bytes(path / NAME, build_agent())
             control.resume(
-                path, command, attempt, self._program(path), reveal_variables(work.environment)
+                path, command, attempt, self._get_program(path), reveal_variables(work.environment)
             )
 
-        self._do(path, again)
+        self._run_action(path, resume_job)
 
-    def _command(self, folder: Path, work: JobSpec, *, again: bool = False) -> list[str]:
-        return work.command(str(work.file.absolute()), str(folder / files.PROGRESS), again=again)
+    def _build_command(self, folder: Path, work: JobSpec, *, again: bool = False) -> list[str]:
+        return work.build_command(
+            str(work.file.absolute()), str(folder / files.PROGRESS), again=again
+        )
 
-    def _program(self, folder: Path) -> list[str]:
+    def _get_program(self, folder: Path) -> list[str]:
         return [sys.executable, "-E", str(folder / NAME)]
 
-    def _do(self, folder: Path, action: Callable[[], T]) -> T:
+    def _run_action(self, folder: Path, action: Callable[[], T]) -> T:
         try:
             return action()
         except control.NeverReady as error:
@@ -116,12 +118,12 @@ class LocalPlace(Place):
             raise JobError(f"{error.filename or folder}: {error.strerror or error}") from None
 
 
-def _our_path(work: JobSpec) -> dict[str, str]:
+def _build_path_variables(work: JobSpec) -> dict[str, str]:
     """Return variables by which a pipeline finds the nnpipe that submitted it; a script needs
     none.
     """
-    return {"PYTHONPATH": _path()} if work.of_nnpipe else {}
+    return {"PYTHONPATH": _format_path()} if work.of_nnpipe else {}
 
 
-def _path() -> str:
+def _format_path() -> str:
     return os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path if entry)

@@ -74,9 +74,9 @@ class Look:
         """Read the answer of an agent; raise :class:`JobError` if it is malformed."""
         try:
             if "refused" in value:
-                raise JobError(f"{where}: {_text(value['refused'])}")
+                raise JobError(f"{where}: {_normalize_text(value['refused'])}")
             ended = None if value["ended"] is None else end_record(value["ended"])
-            state, reason = str(value["state"]), _text(value["reason"])
+            state, reason = str(value["state"]), _normalize_text(value["reason"])
             if ended is not None:
                 state, reason = ended["state"], ended["reason"]
             elif state not in _KNOWN:
@@ -85,7 +85,7 @@ class Look:
                 state=state,
                 reason=reason,
                 ended=ended,
-                processes=_objects(value["processes"]),
+                processes=_select_objects(value["processes"]),
                 progress=base64.b64decode(value["progress"]),
                 progress_size=int(value["progress_size"]),
                 log=base64.b64decode(value["log"]),
@@ -103,9 +103,9 @@ def end_record(value: Any) -> dict[str, Any]:
             raise ValueError(state)
         return {
             "state": state,
-            "reason": _text(value["reason"]),
+            "reason": _normalize_text(value["reason"]),
             "status": None if status is None else int(status),
-            "outputs": [_output(one) for one in value["outputs"]],
+            "outputs": [_parse_output(one) for one in value["outputs"]],
             "attempt": int(value["attempt"]),
             "at": float(value["at"]),
         }
@@ -121,8 +121,8 @@ def end_record(value: Any) -> dict[str, Any]:
         }
 
 
-def _output(value: Any) -> dict[str, Any]:
-    size, fault = int(value["size"]), _text(value["fault"])
+def _parse_output(value: Any) -> dict[str, Any]:
+    size, fault = int(value["size"]), _normalize_text(value["fault"])
     return {
         "path": str(value["path"]),
         "size": size,
@@ -131,11 +131,11 @@ def _output(value: Any) -> dict[str, Any]:
     }
 
 
-def _objects(value: Any) -> dict[str, Any]:
+def _select_objects(value: Any) -> dict[str, Any]:
     return {str(name): item for name, item in dict(value).items() if isinstance(item, dict)}
 
 
-def _text(value: Any) -> str:
+def _normalize_text(value: Any) -> str:
     return " ".join(str(value).split())[:_LONGEST]
 
 
@@ -154,7 +154,7 @@ class Place(ABC):
     def folder(self, job: str) -> str:
         """Return the path of a new job's folder, without making it."""
 
-    def folder_again(self, job: str, folder: str, attempt: int) -> str:
+    def get_retry_folder(self, job: str, folder: str, attempt: int) -> str:
         """Return the folder of another attempt of a job: the same one, if the place allows it."""
         return folder
 
@@ -196,7 +196,7 @@ class Place(ABC):
     @abstractmethod
     def resume(self, job: str, folder: str, work: JobSpec, attempt: int) -> None:
         """Start a failed or cancelled job again as attempt number ``attempt``, in the folder of
-        :meth:`folder_again`.
+        :meth:`get_retry_folder`.
 
         The environment of ``work`` contains the new variables, or all of them if the place does not
         store any.
@@ -232,7 +232,7 @@ def to_send(paths: Sequence[Path]) -> list[tuple[Path, str]]:
         # the name of a link itself, which scripts use
         called = Path(os.path.normpath(path.absolute())).name
         try:
-            for file, name in _below(path, called, ()):
+            for file, name in _iterate_below(path, called, ()):
                 size += 0 if file.is_dir() else file.stat().st_size
                 if size > _LARGEST:
                     raise ConfigError(
@@ -249,7 +249,7 @@ def to_send(paths: Sequence[Path]) -> list[tuple[Path, str]]:
     return found
 
 
-def _below(path: Path, name: str, above: tuple[Path, ...]) -> Iterator[tuple[Path, str]]:
+def _iterate_below(path: Path, name: str, above: tuple[Path, ...]) -> Iterator[tuple[Path, str]]:
     if path.is_file():
         yield path, name
     elif path.is_dir():
@@ -259,7 +259,7 @@ def _below(path: Path, name: str, above: tuple[Path, ...]) -> Iterator[tuple[Pat
         yield path, name
         for inner in sorted(path.iterdir()):
             if inner.name != "__pycache__":
-                yield from _below(inner, f"{name}/{inner.name}", (*above, whole))
+                yield from _iterate_below(inner, f"{name}/{inner.name}", (*above, whole))
 
 
 NAME = "agent.pyz"
@@ -268,7 +268,7 @@ _MAIN = "import sys\nfrom nnpipe.jobs.agent.__main__ import main\nsys.exit(main(
 _BEGINNING = (1980, 1, 1, 0, 0, 0)  # a fixed date, so that the bytes are always the same
 
 
-def agent() -> bytes:
+def build_agent() -> bytes:
     """Return the archive: the modules of :mod:`nnpipe.jobs.agent` under their own names, and a
     start module.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
 from nnpipe.jobs.local import HERE, LocalPlace
 from nnpipe.jobs.place import Place
 from nnpipe.jobs.ray import DASHBOARD, SCHEMES, RayCluster
@@ -14,7 +14,7 @@ from nnpipe.jobs.ssh import SCHEME, Ssh
 RAY = "ray://"
 
 
-def place_at(address: str, root: Path | None = None) -> Place:
+def create_place(address: str, root: Path | None = None) -> Place:
     """Return the place with this address.
 
     Parameters
@@ -43,6 +43,6 @@ def place_at(address: str, root: Path | None = None) -> Place:
     if address.startswith(SCHEMES):
         return RayCluster.at(address)
     raise ConfigError(
-        f"{one_line(address, 80)}: expected here, ssh:HOST, ssh://USER@HOST:PORT or "
+        f"{format_one_line(address, 80)}: expected here, ssh:HOST, ssh://USER@HOST:PORT or "
         f"ray://HEAD:{DASHBOARD}"
     )

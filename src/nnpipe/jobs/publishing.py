@@ -11,15 +11,15 @@ from typing import Any, Literal
 
 from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.files import sha256_of
+from nnpipe.core.files import compute_sha256
 from nnpipe.core.progress import MOST_METRICS, Reader, Report
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.jobs import COMPLETED, JobRecord
 from nnpipe.jobs.job_spec import JobSpec
 from nnpipe.jobs.place import JobError, Place
-from nnpipe.jobs.place_address import place_at
+from nnpipe.jobs.place_address import create_place
 from nnpipe.storage.storage import Storage, open_storage
-from nnpipe.storage.store import checked_name
+from nnpipe.storage.store import validate_name
 
 SCRIPTS, PROGRESS, RESULTS = "training-scripts", "training-progress", "training-results"
 REPORTS, LOG, STATUS = "progress.jsonl", "log.txt", "job.json"
@@ -27,7 +27,7 @@ REPORTS, LOG, STATUS = "progress.jsonl", "log.txt", "job.json"
 _LONGEST = 80
 
 
-def folder_of(name: str, job: str) -> str:
+def build_folder_name(name: str, job: str) -> str:
     """Return the folder of a job on each shelf: its name, without unsuitable characters, and its
     identifier.
     """
@@ -36,10 +36,10 @@ def folder_of(name: str, job: str) -> str:
         .strip(".- ")[:_LONGEST]
         .strip(".- ")
     )
-    return checked_name(f"{plain or 'job'}-{job[:12]}")
+    return validate_name(f"{plain or 'job'}-{job[:12]}")
 
 
-def published_names(outputs: Sequence[str]) -> dict[str, str]:
+def map_published_names(outputs: Sequence[str]) -> dict[str, str]:
     """Return the published name of each output in the job's folder.
 
     Raises
@@ -51,7 +51,7 @@ def published_names(outputs: Sequence[str]) -> dict[str, str]:
     for output in outputs:
         path = PurePosixPath(output)
         inside = not path.is_absolute() and ".." not in path.parts
-        name = checked_name(str(path) if inside else path.name, "output")
+        name = validate_name(str(path) if inside else path.name, "output")
         if name in (REPORTS, LOG, STATUS) or name in found.values():
             raise ConfigError(
                 f"output {output}: another file is published as {name!r}; call it otherwise"
@@ -66,16 +66,19 @@ def publish_script(work: JobSpec, name: str, job: str) -> None:
     """
     if work.storage is None:
         return
-    published_names(work.outputs)
+    map_published_names(work.outputs)
     storage = open_storage(work.storage)
     storage.put(
-        SCRIPTS, f"{folder_of(name, job)}/{checked_name(work.file.name)}", work.file, replace=True
+        SCRIPTS,
+        f"{build_folder_name(name, job)}/{validate_name(work.file.name)}",
+        work.file,
+        replace=True,
     )
 
 
 def publish_progress(job: JobRecord, reports: bytes) -> None:
     """Publish a job's progress: all reports so far, and a summary."""
-    storage = _storage(job)
+    storage = _open_storage(job)
     if storage is not None:
         _put_progress(storage, job, reports)
 
@@ -88,28 +91,28 @@ def publish_end(job: JobRecord, reports: bytes, log: bytes) -> None:
     JobError
         If an output has changed since the job ended.
     """
-    storage = _storage(job)
+    storage = _open_storage(job)
     if storage is None:
         return
-    folder = folder_of(job.run.experiment, job.id)
+    folder = build_folder_name(job.run.experiment, job.id)
     _put_progress(storage, job, reports)
     shelf = RESULTS if job.state == COMPLETED else PROGRESS
     _put(storage, shelf, f"{folder}/{LOG}", log)
     if job.state != COMPLETED:
         return
     work = JobSpec.from_json(job.details["work"])
-    names, noted = published_names(work.outputs), _noted(job)
+    names, noted = map_published_names(work.outputs), _get_recorded_digests(job)
     for output, name in names.items():
         path = work.directory / output
-        if not path.is_file() or sha256_of(path) != noted.get(output):
+        if not path.is_file() or compute_sha256(path) != noted.get(output):
             raise JobError(
                 f"{path} is not what the job left; it was changed since, and is not published"
             )
         storage.put(RESULTS, f"{folder}/{name}", path, replace=True)
-    _put(storage, RESULTS, f"{folder}/{STATUS}", _summary(job))
+    _put(storage, RESULTS, f"{folder}/{STATUS}", _encode_summary(job))
 
 
-def summary(job: JobRecord) -> dict[str, Any]:
+def build_summary(job: JobRecord) -> dict[str, Any]:
     """Return the facts about a job in JSON form, without its environment, which is private."""
     finite = {
         name: value if math.isfinite(value) else str(value)
@@ -138,18 +141,18 @@ def summary(job: JobRecord) -> dict[str, Any]:
     }
 
 
-def _summary(job: JobRecord) -> bytes:
-    return json.dumps(summary(job), indent=2).encode() + b"\n"
+def _encode_summary(job: JobRecord) -> bytes:
+    return json.dumps(build_summary(job), indent=2).encode() + b"\n"
 
 
-def _noted(job: JobRecord) -> Mapping[str, str]:
+def _get_recorded_digests(job: JobRecord) -> Mapping[str, str]:
     return {one["path"]: one["sha256"] for one in job.details.get("ended", {}).get("outputs", [])}
 
 
 def _put_progress(storage: Storage, job: JobRecord, reports: bytes) -> None:
-    folder = folder_of(job.run.experiment, job.id)
+    folder = build_folder_name(job.run.experiment, job.id)
     _put(storage, PROGRESS, f"{folder}/{REPORTS}", reports)
-    _put(storage, PROGRESS, f"{folder}/{STATUS}", _summary(job))
+    _put(storage, PROGRESS, f"{folder}/{STATUS}", _encode_summary(job))
 
 
 def _put(storage: Storage, shelf: str, name: str, content: bytes) -> None:
@@ -159,7 +162,7 @@ def _put(storage: Storage, shelf: str, name: str, content: bytes) -> None:
         storage.put(shelf, name, path, replace=True)
 
 
-def _storage(job: JobRecord) -> Storage | None:
+def _open_storage(job: JobRecord) -> Storage | None:
     address = job.details.get("work", {}).get("storage")
     return None if address is None else open_storage(address)
 
@@ -188,7 +191,7 @@ def call(database: RunDatabase, job: str) -> dict[str, str]:
     return {VARIABLE: json.dumps({"job": job, "address": address, "store": store})}
 
 
-def called(environment: Mapping[str, str]) -> tuple[str, str, str | None]:
+def read_call_variables(environment: Mapping[str, str]) -> tuple[str, str, str | None]:
     """Read the variables of :func:`call`: the job, and the address and store of the database."""
     try:
         told = parse_json(environment[VARIABLE])
@@ -205,7 +208,7 @@ def collect_results(database: RunDatabase, job: JobRecord) -> None:
     NNPipeError
         If files could not be fetched or published; it can be tried again.
     """
-    place = place_at(job.place)
+    place = create_place(job.place)
     if job.state == COMPLETED:
         work = job.details["work"]
         outputs = [
@@ -215,10 +218,10 @@ def collect_results(database: RunDatabase, job: JobRecord) -> None:
         ]
         place.fetch(job.folder, outputs, Path(work["directory"]))
     reports, log = (
-        _whole(place, job, "progress", _MOST_REPORTS),
-        _whole(place, job, "log", _MOST_LOG),
+        _read_whole(place, job, "progress", _MOST_REPORTS),
+        _read_whole(place, job, "log", _MOST_LOG),
     )
-    rows = rows_of(Reader().feed(reports + b"\n"))  # the last line may have no line end
+    rows = build_rows(Reader().feed(reports + b"\n"))  # the last line may have no line end
     if rows:
         database.figures.put_history(job.id, HISTORY, rows, at=0)
     if database.opened_by[1] is not None:
@@ -227,16 +230,16 @@ def collect_results(database: RunDatabase, job: JobRecord) -> None:
             path.write_bytes(log)
             database.artifacts.put_file(job.id, path.name, path)
     publish_end(job, reports, log)
-    database.jobs.change(job, job.state, settled=True)
+    database.jobs.record_state(job, job.state, settled=True)
 
 
 def tell_storage(job: JobRecord) -> None:
     """Publish the progress of a running job, if it has a storage."""
     if job.details.get("work", {}).get("storage") is not None and job.folder and not job.ended:
-        publish_progress(job, _whole(place_at(job.place), job, "progress", _MOST_REPORTS))
+        publish_progress(job, _read_whole(create_place(job.place), job, "progress", _MOST_REPORTS))
 
 
-def rows_of(reports: Sequence[Report]) -> list[dict[str, float]]:
+def build_rows(reports: Sequence[Report]) -> list[dict[str, float]]:
     """Return evenly spaced rows, including the last, within a history's limits on rows and
     names.
     """
@@ -251,7 +254,9 @@ def rows_of(reports: Sequence[Report]) -> list[dict[str, float]]:
     ]
 
 
-def _whole(place: Place, job: JobRecord, which: Literal["progress", "log"], most: int) -> bytes:
+def _read_whole(
+    place: Place, job: JobRecord, which: Literal["progress", "log"], most: int
+) -> bytes:
     """Return a job's progress reports or log, at most the last ``most`` bytes."""
     first = place.look(job.folder, -1, -1)
     size = first.progress_size if which == "progress" else first.log_size

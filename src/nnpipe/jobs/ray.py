@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nnpipe.core.errors import ConfigError, MissingDependency
-from nnpipe.core.leases import temporary_folder
-from nnpipe.core.messages import one_line
+from nnpipe.core.leases import create_temporary_folder
+from nnpipe.core.messages import format_one_line
 from nnpipe.core.secret import reveal_variables
 from nnpipe.experiment.database.jobs import CANCELLED, CREATING, FAILED, INITIALISING
 from nnpipe.jobs.agent.control import REPORTS, SENT, TASK
 from nnpipe.jobs.agent.status import TAIL
-from nnpipe.jobs.agent.supervisor import separated
+from nnpipe.jobs.agent.supervisor import split_output
 from nnpipe.jobs.job_spec import JobSpec
 from nnpipe.jobs.place import (
     ABSENT,
@@ -28,7 +28,7 @@ from nnpipe.jobs.place import (
     Look,
     Place,
     Unreached,
-    agent,
+    build_agent,
     end_record,
     to_send,
 )
@@ -67,7 +67,8 @@ class RayCluster(Place):
         """Return the place with this address; raise :class:`ConfigError` if it is malformed."""
         if not _ADDRESS.fullmatch(address):
             raise ConfigError(
-                f"{one_line(address, 80)}: expected ray+http://HOST:8265, where Ray's dashboard is"
+                f"{format_one_line(address, 80)}: expected ray+http://HOST:8265, where Ray's "
+                f"dashboard is"
             )
         return cls(address.removeprefix("ray+"), address)
 
@@ -75,7 +76,7 @@ class RayCluster(Place):
         """Return Ray's name for the job; see :class:`Place`."""
         return job
 
-    def folder_again(self, job: str, folder: str, attempt: int) -> str:
+    def get_retry_folder(self, job: str, folder: str, attempt: int) -> str:
         """Return a new name, since Ray remembers the old one for a while; see :class:`Place`."""
         return f"{job}.{attempt}"
 
@@ -87,7 +88,7 @@ class RayCluster(Place):
         """Check the state of a job, as reported by Ray and by the job's supervisor; see
         :class:`Place`.
         """
-        with self._client() as client:
+        with self._open_client() as client:
             try:
                 info = client.get_job_info(folder)
             except RuntimeError as error:
@@ -101,7 +102,7 @@ class RayCluster(Place):
                 if status not in _DONE:
                     raise
                 text = ""  # they are gone with the node that it ran on
-        written, told, end_of = separated(text)
+        written, told, end_of = split_output(text)
         data = written.encode("utf-8", "replace")
         state, reason = (CREATING if status == "PENDING" else INITIALISING), ""
         if status in _DONE:
@@ -114,15 +115,15 @@ class RayCluster(Place):
             reason=reason,
             ended=end_of if status in _DONE else None,
             processes={},
-            progress=_piece(told, progress),
+            progress=_slice_data(told, progress),
             progress_size=len(told),
-            log=_piece(data, log),
+            log=_slice_data(data, log),
             log_size=len(data),
         )
 
     def cancel(self, folder: str, grace: float | None) -> Look:
         """Let Ray stop a job, and wait until it has; see :class:`Place`."""
-        with self._client() as client:
+        with self._open_client() as client:
             client.stop_job(folder)
         limit = time.monotonic() + _PATIENCE
         while (look := self.look(folder)).ended is None and time.monotonic() < limit:
@@ -138,22 +139,22 @@ class RayCluster(Place):
             "id": job,
             "attempt": attempt,
             "file": work.file.name,
-            "command": work.command(SENT, REPORTS, again=attempt > 1),
+            "command": work.build_command(SENT, REPORTS, again=attempt > 1),
             "directory": str(work.directory.absolute()),
             "environment": reveal_variables(work.environment),
             "outputs": list(work.outputs),
             "grace": min(work.grace, _GRACE),
             "afterwards": None,
         }
-        with temporary_folder() as sent:
-            (sent / NAME).write_bytes(agent())
+        with create_temporary_folder() as sent:
+            (sent / NAME).write_bytes(build_agent())
             (sent / TASK).write_text(json.dumps(task), "utf-8")
             for path, inside in to_send([work.file, *work.send]):
                 if path.is_dir():
                     (sent / inside).mkdir(exist_ok=True)
                 else:
                     shutil.copyfile(path, sent / inside)
-            with self._client() as client:
+            with self._open_client() as client:
                 client.submit_job(
                     entrypoint=f"{shlex.quote(work.python)} -E {NAME} carry .",
                     submission_id=name,
@@ -163,7 +164,7 @@ class RayCluster(Place):
                 )
 
     @contextmanager
-    def _client(self) -> Iterator[Any]:
+    def _open_client(self) -> Iterator[Any]:
         try:
             from ray.job_submission import JobSubmissionClient
         except ImportError:
@@ -173,7 +174,7 @@ class RayCluster(Place):
         try:
             yield JobSubmissionClient(self.server)
         except (RuntimeError, ValueError, OSError) as error:
-            said = one_line(error)
+            said = format_one_line(error)
             # errors of the package requests are OSErrors
             kind = Unreached if isinstance(error, OSError) else JobError
             raise kind(f"{self.address}: {said}") from None
@@ -204,6 +205,6 @@ def _end(
     return found | {"state": FAILED, "reason": f"Ray: {reason}"}
 
 
-def _piece(data: bytes, begin: int) -> bytes:
+def _slice_data(data: bytes, begin: int) -> bytes:
     begin = max(0, len(data) + begin) if begin < 0 else begin
     return data[begin : begin + _MOST]

@@ -25,13 +25,23 @@ from typing import IO, Any
 
 from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.files import replacing, sha256_of
-from nnpipe.core.messages import one_line
+from nnpipe.core.files import compute_sha256, replace_atomically
+from nnpipe.core.messages import format_one_line
 from nnpipe.core.secret import reveal_variables
 from nnpipe.jobs.agent.files import REPLY
 from nnpipe.jobs.agent.status import TAIL
 from nnpipe.jobs.job_spec import JobSpec
-from nnpipe.jobs.place import ABSENT, NAME, JobError, Look, Place, Unreached, Unsure, agent, to_send
+from nnpipe.jobs.place import (
+    ABSENT,
+    NAME,
+    JobError,
+    Look,
+    Place,
+    Unreached,
+    Unsure,
+    build_agent,
+    to_send,
+)
 
 _OPTIONS = (
     "-o",
@@ -93,13 +103,13 @@ class CommandConnection:
         found = _ADDRESS.fullmatch(address)
         if found is None or int(found["port"] or 0) > _LAST_PORT:
             raise ConfigError(
-                f"{one_line(address, 80)!r}: expected HOST, USER@HOST or USER@HOST:PORT"
+                f"{format_one_line(address, 80)!r}: expected HOST, USER@HOST or USER@HOST:PORT"
             )
         user, host, port = found["user"], found["host"].strip("[]"), found["port"]
         options = ["-p", port] if port else []
         return cls((*options, f"{user}@{host}" if user else host), address)
 
-    def command(self, command: str) -> list[str]:
+    def build_command(self, command: str) -> list[str]:
         """Return the call of ssh that runs a shell command there."""
         return ["ssh", *_OPTIONS, *self.target[:-1], "--", self.target[-1], command]
 
@@ -115,7 +125,7 @@ class CommandConnection:
         JobError
             If the output is too large.
         """
-        with self._started(command, given, seconds) as (output, said):
+        with self._start_command(command, given, seconds) as (output, said):
             answer = output.read(_MOST + 1)
             if len(answer) > _MOST:
                 raise JobError(f"{self.shown}: more than {_MOST >> 20} MiB came back")
@@ -124,7 +134,7 @@ class CommandConnection:
 
     def save(self, command: str, path: Path, size: int, seconds: float = 24 * 3600.0) -> None:
         """Run a command that outputs ``size`` bytes after the mark, and write them to a file."""
-        with self._started(command, b"", seconds) as (output, said):
+        with self._start_command(command, b"", seconds) as (output, said):
             noise = bytearray()
             while not noise.endswith(REPLY):
                 piece = output.read(1)
@@ -145,7 +155,7 @@ class CommandConnection:
             said()
 
     @contextmanager
-    def _started(
+    def _start_command(
         self, command: str, given: bytes, seconds: float
     ) -> Iterator[tuple[IO[bytes], Callable[[], None]]]:
         """Yield the output of a command, and a function that raises an error if the command
@@ -156,7 +166,7 @@ class CommandConnection:
             source.seek(0)
             try:
                 process = subprocess.Popen(
-                    self.command(command), stdin=source, stdout=subprocess.PIPE, stderr=errors
+                    self.build_command(command), stdin=source, stdout=subprocess.PIPE, stderr=errors
                 )
             except OSError as error:
                 raise JobError(
@@ -166,11 +176,11 @@ class CommandConnection:
             late.start()
             assert process.stdout is not None
 
-            def said() -> None:
+            def check_status() -> None:
                 status = process.wait()
                 if status:
                     errors.seek(0)
-                    words = last_line(errors.read(_NOISE))
+                    words = get_last_line(errors.read(_NOISE))
                     if status < 0 and not late.is_alive():
                         raise Unreached(f"{self.shown}: no answer within {seconds:g} s")
                     if status == _FAILED:
@@ -180,7 +190,7 @@ class CommandConnection:
                     )
 
             try:
-                yield process.stdout, said
+                yield process.stdout, check_status
             finally:
                 late.cancel()
                 process.kill()
@@ -188,7 +198,7 @@ class CommandConnection:
                 process.wait()
 
 
-def last_line(data: bytes) -> str:
+def get_last_line(data: bytes) -> str:
     """Return the last line that is not empty, without control characters."""
     lines = [line for line in data.decode("utf-8", "replace").splitlines() if line.strip()]
     return (
@@ -242,7 +252,7 @@ class Ssh(Place):
             connection = CommandConnection.at(address.removeprefix(SCHEME).removesuffix("/"))
         except ConfigError:
             raise ConfigError(
-                f"{one_line(address, 80)}: expected ssh://HOST, ssh://USER@HOST or "
+                f"{format_one_line(address, 80)}: expected ssh://HOST, ssh://USER@HOST or "
                 f"ssh://USER@HOST:PORT"
             ) from None
         return cls(dataclasses.replace(connection, shown=address), address)
@@ -255,12 +265,14 @@ class Ssh(Place):
         """Send a job's files and start it; see :class:`Place`."""
         _check_inside(work.outputs)
         launcher = _LAUNCHER.format(python=shlex.quote(work.python), agent=NAME)
-        parts = _tar({NAME: agent(), _AGENT: launcher.encode()}, [work.file, *work.send])
+        parts = _build_archive(
+            {NAME: build_agent(), _AGENT: launcher.encode()}, [work.file, *work.send]
+        )
         self._unpack(work, folder, parts)
         told = {
             "id": job,
-            "command": self._command(work),
-            "directory": self._absolute(folder),
+            "command": self._build_command(work),
+            "directory": self._get_work_path(folder),
             "environment": reveal_variables(work.environment),
             "outputs": list(work.outputs),
             "grace": work.grace,
@@ -278,9 +290,9 @@ class Ssh(Place):
 
     def resume(self, job: str, folder: str, work: JobSpec, attempt: int) -> None:
         """Send the script again and resume the job; see :class:`Place`."""
-        self._unpack(work, folder, _tar({NAME: agent()}, [work.file]), again=True)
+        self._unpack(work, folder, _build_archive({NAME: build_agent()}, [work.file]), again=True)
         told = {
-            "command": self._command(work, again=True),
+            "command": self._build_command(work, again=True),
             "attempt": attempt,
             "environment": reveal_variables(work.environment),
         }
@@ -294,25 +306,25 @@ class Ssh(Place):
             name, sha256, size = output["path"], output["sha256"], int(output["size"])
             _check_inside([name])
             path = directory / name
-            if path.is_file() and path.stat().st_size == size and sha256_of(path) == sha256:
+            if path.is_file() and path.stat().st_size == size and compute_sha256(path) == sha256:
                 continue
-            with replacing(path) as temporary:
+            with replace_atomically(path) as temporary:
                 command = (
                     f"{shlex.quote(folder)}/{_AGENT} give {shlex.quote(folder)} "
                     f"{shlex.quote(json.dumps(name))}"
                 )
                 self.connection.save(command, temporary, size)
-                if sha256_of(temporary) != sha256:
+                if compute_sha256(temporary) != sha256:
                     raise JobError(
                         f"{self.address}: {name} is not what the job left; it was changed since"
                     )
 
-    def _command(self, work: JobSpec, *, again: bool = False) -> list[str]:
+    def _build_command(self, work: JobSpec, *, again: bool = False) -> list[str]:
         # Use the interpreter that runs the agent, since a relative path would be wrong in the job's
         # folder.
-        return ["", *work.command(work.file.name, "../progress.jsonl", again=again)[1:]]
+        return ["", *work.build_command(work.file.name, "../progress.jsonl", again=again)[1:]]
 
-    def _absolute(self, folder: str) -> str:
+    def _get_work_path(self, folder: str) -> str:
         return f"~/{folder}/{_WORK}"
 
     def _unpack(self, work: JobSpec, folder: str, parts: bytes, *, again: bool = False) -> None:
@@ -357,7 +369,7 @@ def _check_inside(names: Sequence[str]) -> None:
             )
 
 
-def _tar(contents: Mapping[str, bytes], paths: Sequence[Path]) -> bytes:
+def _build_archive(contents: Mapping[str, bytes], paths: Sequence[Path]) -> bytes:
     """Return an archive of some contents by name, and of files and folders below ``work``."""
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w", dereference=True) as archive:
@@ -366,11 +378,11 @@ def _tar(contents: Mapping[str, bytes], paths: Sequence[Path]) -> bytes:
             entry.size, entry.mode = len(content), 0o700
             archive.addfile(entry, io.BytesIO(content))
         for path, name in to_send(paths):
-            archive.add(path, f"{_WORK}/{name}", recursive=False, filter=_unowned)
+            archive.add(path, f"{_WORK}/{name}", recursive=False, filter=_remove_owner)
     return made.getvalue()
 
 
-def _unowned(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+def _remove_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     """Remove the owner from an entry of an archive."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""

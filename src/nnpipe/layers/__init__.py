@@ -19,7 +19,7 @@ imported when they are first used.
 from typing import TYPE_CHECKING
 
 from nnpipe.core.lazy_exports import lazy_exports
-from nnpipe.layers.catalogue import layer_classes
+from nnpipe.layers.catalogue import list_layer_classes
 from nnpipe.layers.graph.graph import NetworkGraph, network
 from nnpipe.layers.graph.shape_inference import LayerEntry, Ref, Use
 from nnpipe.layers.graph.submodel import Submodel
@@ -120,7 +120,7 @@ from nnpipe.layers.vocabulary.wrappers import Bidirectional, TimeDistributed
 if TYPE_CHECKING:
     from nnpipe.layers.description.from_description import from_description as from_description
     from nnpipe.layers.description.from_description import to_description as to_description
-    from nnpipe.layers.graph.loss_outputs import finished as finished
+    from nnpipe.layers.graph.loss_outputs import to_inference as to_inference
     from nnpipe.layers.graph.shape_inference import infer as infer
     from nnpipe.layers.graph.transfer import transfer as transfer
     from nnpipe.layers.graph.weights import initial_weights as initial_weights
@@ -144,7 +144,7 @@ __getattr__, _LAZY = lazy_exports(
     __name__,
     {
         "description.from_description": ("from_description", "to_description"),
-        "graph.loss_outputs": ("finished",),
+        "graph.loss_outputs": ("to_inference",),
         "graph.shape_inference": ("infer",),
         "graph.transfer": ("transfer",),
         "graph.weights": ("initial_weights",),
@@ -254,7 +254,7 @@ __all__ = [
     "ZeroPad1d",
     "ZeroPad2d",
     "ZeroPad3d",
-    "layer_classes",
+    "list_layer_classes",
     "network",
 ]
 __all__ += _LAZY

@@ -23,7 +23,7 @@ from nnpipe.measuring.load_options import LoadOptions
 from nnpipe.measuring.loop import Clock
 from nnpipe.measuring.max_rate import find_max_rate
 from nnpipe.measuring.pace import Pace, run_paced
-from nnpipe.measuring.sample_route import Item, SampleRoute, chunks, fixed_size
+from nnpipe.measuring.sample_route import Item, SampleRoute, get_fixed_size, iter_chunks
 from nnpipe.measuring.series import Series
 
 _CHUNK_BYTES, _CHUNK_CALLS = 64 << 20, 4096
@@ -39,12 +39,16 @@ class Queries:
     samples: tuple[int, ...]
 
     @classmethod
-    def of(cls, pipeline: SampleRoute, indices: npt.NDArray[Any], options: LoadOptions) -> Queries:
+    def read_samples(
+        cls, pipeline: SampleRoute, indices: npt.NDArray[Any], options: LoadOptions
+    ) -> Queries:
         """Read random samples as queries, up to a limit of memory; in the offline scenario, each
         query is one call.
         """
         samples = (
-            options.samples(fixed_size(pipeline.session_io)) if options.wanted else pipeline.size
+            options.samples(get_fixed_size(pipeline.session_io))
+            if options.wanted
+            else pipeline.size
         )
         if options.scenario == "offline":
             samples = pipeline.size
@@ -61,18 +65,18 @@ class Queries:
         return cls(tuple(calls), (samples,) * len(calls))
 
 
-def judged(
+def evaluate_samples(
     session: InferenceSession, pipeline: SampleRoute, items: Iterable[Item]
 ) -> list[Evaluation]:
     """Run and evaluate every sample once, without timing."""
     output_bytes = sum(array.nbytes for array in session.get().values())
     parts: list[Evaluation] = []
-    for chunk in chunks(items, _CHUNK_BYTES, output_bytes, _CHUNK_CALLS):
-        parts += pipeline.judge(chunk, [session.infer(item.inputs) for item in chunk])
+    for chunk in iter_chunks(items, _CHUNK_BYTES, output_bytes, _CHUNK_CALLS):
+        parts += pipeline.evaluate(chunk, [session.infer(item.inputs) for item in chunk])
     return parts
 
 
-def audited(
+def run_audits(
     open_session: Callable[[], InferenceSession],
     queries: Queries,
     options: LoadOptions,
@@ -84,26 +88,26 @@ def audited(
     """
     load = options.load()
 
-    def outputs(session: InferenceSession) -> Audit:
+    def run_output_audit(session: InferenceSession) -> Audit:
         return audit_outputs(
             session, queries.calls, load, Until(seconds=_AUDIT_SECONDS), clock=clock
         )
 
-    def caching(session: InferenceSession) -> Audit:
+    def run_caching_audit(session: InferenceSession) -> Audit:
         batches: list[Batch] = [call for query in queries.calls for call in query]
         return audit_caching(session, batches, seed=load.seed, warmup=warmup, clock=clock)
 
     found = {}
-    for audit in (outputs, caching):
+    for name, audit in (("outputs", run_output_audit), ("caching", run_caching_audit)):
         try:
             with open_session() as session:
-                found[audit.__name__] = audit(session).to_json()
+                found[name] = audit(session).to_json()
         except NNPipeError as error:  # a failed audit does not invalidate the measurement
-            found[audit.__name__] = Audit("unknown", " ".join(str(error).split())).to_json()
+            found[name] = Audit("unknown", " ".join(str(error).split())).to_json()
     return found
 
 
-def loaded(
+def run_load_phase(
     session: InferenceSession,
     queries: Queries,
     options: LoadOptions,
@@ -114,7 +118,7 @@ def loaded(
     """Run the load, or search for the highest rate; return the result, and its entry for result
     files.
     """
-    load, bound = options.load(), options.bound()
+    load, bound = options.load(), options.get_latency_bound()
     given: dict[str, Any] = {
         "samples": queries.samples,
         "warmup": warmup,
@@ -137,7 +141,7 @@ def loaded(
             },
         }
     else:
-        result = run_load(session, queries.calls, load, options.until(), **given)
+        result = run_load(session, queries.calls, load, options.build_until(), **given)
         about |= {"rate": load.rate}
     about |= {
         "samples_per_query": max(queries.samples),
@@ -151,7 +155,7 @@ def loaded(
     return result, about
 
 
-def paced(
+def run_at_pace(
     session: InferenceSession,
     items: Sequence[tuple[Batch, int]],
     pace: Pace,

@@ -14,11 +14,11 @@ import numpy.typing as npt
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.graph import Graph, Operation, Selector
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.meaning import Preparation
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.preprocessing import bound, representable_range
+from nnpipe.core.model_metadata import Preparation
+from nnpipe.core.preprocessing import get_representable_range, match_inputs
 from nnpipe.core.tensors import Batch, IOSpec
-from nnpipe.measuring.sample_route import fixed_size
+from nnpipe.measuring.sample_route import get_fixed_size
 
 # The value ranges of samples before and after preprocessing, and the range that each model input
 # can represent.
@@ -29,7 +29,7 @@ from nnpipe.measuring.sample_route import fixed_size
 _MOST_SAMPLES, _MOST_BYTES = 64, 64 << 20
 
 
-def input_ranges(
+def measure_input_ranges(
     dataset: Dataset, wrapper: ModelWrapper, session_io: IOSpec, indices: npt.NDArray[Any]
 ) -> dict[str, dict[str, Any]]:
     """Return the value ranges of some samples at each input of a model.
@@ -61,16 +61,16 @@ def input_ranges(
     for samples, _ in dataset.batches(np.unique(chosen), 1):
         real = wrapper.preprocess_real(samples)
         for name, numbers in real.items():
-            _note(found.setdefault(name, {}), "numbers", numbers)
+            _record_range(found.setdefault(name, {}), "numbers", numbers)
         for spec in session_io.inputs:
-            held = representable_range(spec)
+            held = get_representable_range(spec)
             # Integers are stored unchanged: they are pixels, or already quantised.
             if held is not None and spec.name in real and real[spec.name].dtype.kind == "f":
-                beyond = _beyond(real[spec.name], held)
+                beyond = _count_outside(real[spec.name], held)
                 before = sums.get(spec.name, (0, 0))
                 sums[spec.name] = before[0] + beyond, before[1] + real[spec.name].size
                 found[spec.name]["holds"] = list(held)
-        _note_samples(found, samples, wrapper)
+        _record_samples(found, samples, wrapper)
         seen += sum(array.nbytes for array in samples.values())
         if seen > _MOST_BYTES:
             break
@@ -82,13 +82,15 @@ def input_ranges(
     return found
 
 
-def _note_samples(found: dict[str, dict[str, Any]], samples: Batch, wrapper: ModelWrapper) -> None:
+def _record_samples(
+    found: dict[str, dict[str, Any]], samples: Batch, wrapper: ModelWrapper
+) -> None:
     inputs = wrapper.io.inputs
     if not (len(inputs) == len(samples) == 1 or samples.keys() == {spec.name for spec in inputs}):
         return  # the wrapper's own code uses tensors with other names
-    for name, spec in bound(type(wrapper).__name__, inputs, tuple(samples)).items():
+    for name, spec in match_inputs(type(wrapper).__name__, inputs, tuple(samples)).items():
         entry = found.setdefault(spec.name, {})
-        _note(entry, "sample_range", samples[name])
+        _record_range(entry, "sample_range", samples[name])
         entry["sample_dtype"] = samples[name].dtype.name
         if spec.scale is not None:
             entry["taken_dtype"] = spec.dtype
@@ -96,7 +98,7 @@ def _note_samples(found: dict[str, dict[str, Any]], samples: Batch, wrapper: Mod
             entry["size"] = [int(length) for length in samples[name].shape[1:3]]
 
 
-def _note(entry: dict[str, Any], what: str, array: npt.NDArray[Any]) -> None:
+def _record_range(entry: dict[str, Any], what: str, array: npt.NDArray[Any]) -> None:
     if array.dtype.kind not in "biuf" or not array.size:
         return
     low, high = float(array.min()), float(array.max())
@@ -106,7 +108,7 @@ def _note(entry: dict[str, Any], what: str, array: npt.NDArray[Any]) -> None:
     entry[what] = [min(low, least), max(high, most)]
 
 
-def _beyond(numbers: npt.NDArray[Any], held: tuple[float, float]) -> int:
+def _count_outside(numbers: npt.NDArray[Any], held: tuple[float, float]) -> int:
     low, high = held
     step = (high - low) / 255  # differences by rounding are accepted
     return int(np.count_nonzero((numbers < low - step) | (numbers > high + step)))
@@ -121,7 +123,9 @@ _HELD = ("mean", "variance")
 _INPUTS = 5  # input, weight, bias, mean and variance
 
 
-def first_normalisation(model: LiveModel, graph: Graph, batches: Sequence[Batch]) -> dict[str, Any]:
+def compare_first_normalisation(
+    model: LiveModel, graph: Graph, batches: Sequence[Batch]
+) -> dict[str, Any]:
     """Compare the inputs of a model's first batch normalisation with the statistics that it holds.
 
     Parameters
@@ -143,13 +147,13 @@ def first_normalisation(model: LiveModel, graph: Graph, batches: Sequence[Batch]
     if not model.wrapper.offers("get_weights", "get_intermediates"):
         return {}
     try:
-        found = next(filter(_normalises, graph.operations), None)
+        found = next(filter(_is_normalisation, graph.operations), None)
         if found is None:
             return {}
-        names = _statistics(found)
+        names = _find_statistics(found)
         held = model.get_weights(names)
         mean, variance = (held[name].astype(np.float64).reshape(-1) for name in names)
-        parts = [_arriving(model, found.inputs[0], batch) for batch in batches]
+        parts = [_get_arriving_values(model, found.inputs[0], batch) for batch in batches]
         axis = model.wrapper.channel_axis
         values = np.concatenate(
             [np.moveaxis(part, axis, 0).reshape(len(mean), -1) for part in parts], axis=1
@@ -166,11 +170,11 @@ def first_normalisation(model: LiveModel, graph: Graph, batches: Sequence[Batch]
     return {"name": found.name, "spread": float(spread), "shift": float(shift)}
 
 
-def _normalises(operation: Operation) -> bool:
-    return bool(_statistics(operation))
+def _is_normalisation(operation: Operation) -> bool:
+    return bool(_find_statistics(operation))
 
 
-def _statistics(operation: Operation) -> tuple[str, ...]:
+def _find_statistics(operation: Operation) -> tuple[str, ...]:
     """Return the tensors of an operation's mean and variance; empty if it does not normalise by
     both.
     """
@@ -190,7 +194,7 @@ def _statistics(operation: Operation) -> tuple[str, ...]:
     )
 
 
-def _arriving(model: LiveModel, tensor: str, batch: Batch) -> npt.NDArray[Any]:
+def _get_arriving_values(model: LiveModel, tensor: str, batch: Batch) -> npt.NDArray[Any]:
     if tensor in batch:
         return np.asarray(batch[tensor], np.float64)
     return model.get_intermediates(Selector(tensor=tensor), batch)[tensor].astype(np.float64)
@@ -217,7 +221,9 @@ _CARRYING = {
 _DIVIDES = 0.5  # with a factor below this, a model is considered to scale numbers down
 
 
-def first_rescaling(model: LiveModel, graph: Graph, batches: Sequence[Batch]) -> dict[str, Any]:
+def measure_first_rescaling(
+    model: LiveModel, graph: Graph, batches: Sequence[Batch]
+) -> dict[str, Any]:
     """Return the value ranges before and after a model's own rescaling of its input.
 
     Parameters
@@ -239,7 +245,7 @@ def first_rescaling(model: LiveModel, graph: Graph, batches: Sequence[Batch]) ->
     if not model.wrapper.offers("get_intermediates"):
         return {}
     try:
-        chain = list(_chain(graph))
+        chain = list(_iter_scaling_operations(graph))
         if len(model.io.inputs) != 1 or not chain:
             return {}
         name, last = model.io.inputs[0].name, chain[-1].outputs[0]
@@ -255,7 +261,7 @@ def first_rescaling(model: LiveModel, graph: Graph, batches: Sequence[Batch]) ->
     return {"name": chain[-1].name, **dict(zip(("arrived", "scaled"), ends, strict=True))}
 
 
-def _chain(graph: Graph) -> Iterator[Operation]:
+def _iter_scaling_operations(graph: Graph) -> Iterator[Operation]:
     """Yield the operations after the input that scale it, up to the last one."""
     if len(graph.inputs) != 1:
         return
@@ -295,7 +301,7 @@ def sample_preparation(
     """
     found = {
         **preparation.to_json(),
-        "arrived": input_ranges(dataset, wrapper, session_io, indices),
+        "arrived": measure_input_ranges(dataset, wrapper, session_io, indices),
     }
     found["read"] = [*dataset.reading_notes, *wrapper.fitting_notes(dataset.spec)]
     # A preparation given by a wrapper or a description needs no check, and a runtime does not show
@@ -303,32 +309,34 @@ def sample_preparation(
     if model is not None and (
         preparation.source in ("unknown", "options") or preparation.overridden
     ):
-        found |= _inside(model, dataset, indices)
+        found |= _measure_first_operations(model, dataset, indices)
     return found
 
 
-def _inside(model: LiveModel, dataset: Dataset, indices: npt.NDArray[Any]) -> dict[str, Any]:
+def _measure_first_operations(
+    model: LiveModel, dataset: Dataset, indices: npt.NDArray[Any]
+) -> dict[str, Any]:
     """Return statistics of some samples at the first operations of a model, if it shows
     intermediate values.
     """
     if not model.wrapper.offers("get_inference_graph", "get_intermediates"):
         return {}
-    batches = _some_batches(dataset, model.wrapper, indices)
+    batches = _select_batches(dataset, model.wrapper, indices)
     try:
         graph = model.get_inference_graph()
     except Exception:  # a failure of any framework here must not stop the measurement
         return {}
     return {
-        "first_normalisation": first_normalisation(model, graph, batches),
-        "first_rescaling": first_rescaling(model, graph, batches),
+        "first_normalisation": compare_first_normalisation(model, graph, batches),
+        "first_rescaling": measure_first_rescaling(model, graph, batches),
     }
 
 
-def _some_batches(
+def _select_batches(
     dataset: Dataset, wrapper: ModelWrapper, indices: npt.NDArray[Any]
 ) -> list[Batch]:
     """Return batches of a few prepared samples, spread over the measured ones."""
-    fixed = fixed_size(wrapper.io)
+    fixed = get_fixed_size(wrapper.io)
     size, most = (_SAMPLES, _SAMPLES) if fixed is None else (fixed, _CALLS * fixed)
     chosen = np.unique(
         indices[np.linspace(0, len(indices) - 1, min(len(indices), most)).astype(np.int64)]

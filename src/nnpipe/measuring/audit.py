@@ -26,7 +26,7 @@ from nnpipe.core.tensors import Batch
 from nnpipe.measuring.load import Load, Query, Until
 from nnpipe.measuring.load_generator import Wait, run_load
 from nnpipe.measuring.loop import Clock, Window
-from nnpipe.measuring.statistics import interval_ranks, samples_needed
+from nnpipe.measuring.statistics import count_samples_needed, find_interval_ranks
 
 Verdict = Literal["passed", "failed", "unknown"]
 
@@ -40,7 +40,7 @@ any order.
 
 _MOST_COMPARED = 256  # queries
 _BLOCK = 8  # calls per median
-_FEWEST_ROUNDS = samples_needed(0.5)
+_FEWEST_ROUNDS = count_samples_needed(0.5)
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,10 @@ def audit_outputs(
         load.  All other outputs must be equal.
     """
     queries = queries[:_MOST_COMPARED]
-    before = [_asked(session, query) for query in queries]
+    before = [_infer_query(session, query) for query in queries]
     found = run_load(session, queries, load, until, sample_outputs=True, clock=clock, wait=wait)
-    after = [_asked(session, query) for query in queries]
-    unsteady = _worst(zip(before, after, strict=True))
+    after = [_infer_query(session, query) for query in queries]
+    unsteady = _find_worst_difference(zip(before, after, strict=True))
     figures: dict[str, Any] = {
         "compared": len(found.sampled),
         "queries": len(queries),
@@ -104,7 +104,9 @@ def audit_outputs(
         text = "the session gives other outputs for the same inputs even when it is asked calmly"
         return Audit("unknown", text, figures)
     apart = [
-        _apart(before[number], _steady(session, _listed(outputs)))
+        _compute_largest_difference(
+            before[number], _remove_unsteady_outputs(session, _to_list(outputs))
+        )
         for number, outputs in found.sampled
     ]
     different = sum(each > tolerance for each in apart)
@@ -159,7 +161,7 @@ def audit_caching(
     clock
         The clock, in nanoseconds.
     """
-    unique = list({_key(batch): batch for batch in reversed(batches)}.values())[::-1]
+    unique = list({_build_key(batch): batch for batch in reversed(batches)}.values())[::-1]
     warming, unique = unique[:1], unique[1:]
     block = max(min(_BLOCK, len(unique) // _FEWEST_ROUNDS - 1), 1)
     rounds = len(unique) // (block + 1)
@@ -169,16 +171,16 @@ def audit_caching(
             "unknown", f"needs {needed} different samples, there are {len(unique) + len(warming)}"
         )
     random = np.random.default_rng([seed, 3])
-    with Window(session, clock, _after_reading, settling=False) as window:
+    with Window(session, clock, _run_after_reading, settling=False) as window:
         window.check(batches)
         window.warm_up(warming, warmup)
-        ratios = _ratios(window, unique, block, rounds, random, most_seconds)
+        ratios = _measure_ratios(window, unique, block, rounds, random, most_seconds)
     if len(ratios) < _FEWEST_ROUNDS:
         return Audit(
             "unknown", f"{most_seconds:g} s were too short for {_FEWEST_ROUNDS} comparisons"
         )
     ordered = np.sort(ratios)
-    low, high = (float(ordered[place]) for place in interval_ranks(len(ordered), 0.5))
+    low, high = (float(ordered[place]) for place in find_interval_ranks(len(ordered), 0.5))
     middle = float(np.median(ordered))
     figures = {
         "ratio": middle,
@@ -197,7 +199,7 @@ def audit_caching(
     return Audit("passed", told, figures)
 
 
-def _ratios(
+def _measure_ratios(
     window: Window,
     unique: Sequence[Batch],
     block: int,
@@ -223,7 +225,7 @@ def _ratios(
     return ratios
 
 
-def _after_reading(
+def _run_after_reading(
     session: InferenceSession,
     batches: Sequence[Any],
     clock: Clock,
@@ -231,7 +233,7 @@ def _after_reading(
     ends: memoryview,
     outputs: list[Any] | None,
 ) -> None:
-    ask = session._asker()
+    ask = session._get_infer_function()
     for i, batch in enumerate(batches):
         for array in batch.values():
             array.tobytes()
@@ -243,11 +245,11 @@ def _after_reading(
         del found
 
 
-def _asked(session: InferenceSession, query: Query) -> list[Mapping[str, npt.NDArray[Any]]]:
-    return _steady(session, [session.infer(batch) for batch in query])
+def _infer_query(session: InferenceSession, query: Query) -> list[Mapping[str, npt.NDArray[Any]]]:
+    return _remove_unsteady_outputs(session, [session.infer(batch) for batch in query])
 
 
-def _steady(
+def _remove_unsteady_outputs(
     session: InferenceSession, outputs: Sequence[Mapping[str, npt.NDArray[Any]]]
 ) -> list[Mapping[str, npt.NDArray[Any]]]:
     """Leave out what differs from run to run, such as times."""
@@ -257,15 +259,15 @@ def _steady(
     ]
 
 
-def _listed(outputs: Any) -> list[Mapping[str, npt.NDArray[Any]]]:
+def _to_list(outputs: Any) -> list[Mapping[str, npt.NDArray[Any]]]:
     return outputs if isinstance(outputs, list) else [outputs]
 
 
-def _worst(pairs: Iterator[tuple[Any, Any]]) -> float:
-    return max((_apart(one, two) for one, two in pairs), default=0.0)
+def _find_worst_difference(pairs: Iterator[tuple[Any, Any]]) -> float:
+    return max((_compute_largest_difference(one, two) for one, two in pairs), default=0.0)
 
 
-def _apart(
+def _compute_largest_difference(
     calm: Sequence[Mapping[str, npt.NDArray[Any]]], loaded: Sequence[Mapping[str, npt.NDArray[Any]]]
 ) -> float:
     """Return the largest difference of two outputs relative to the largest number of the first;
@@ -277,7 +279,7 @@ def _apart(
         return float("inf")
     return max(
         (
-            _difference(one[name], two[name])
+            _compute_difference(one[name], two[name])
             for one, two in zip(calm, loaded, strict=True)
             for name in one
         ),
@@ -285,7 +287,7 @@ def _apart(
     )
 
 
-def _difference(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> float:
+def _compute_difference(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> float:
     if one.shape != two.shape or one.dtype != two.dtype:
         return float("inf")
     if one.dtype.kind not in "fc":
@@ -305,5 +307,5 @@ def _difference(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> float:
     return difference / largest if largest else (float("inf") if difference else 0.0)
 
 
-def _key(batch: Batch) -> tuple[Any, ...]:
+def _build_key(batch: Batch) -> tuple[Any, ...]:
     return tuple((name, array.shape, array.tobytes()) for name, array in sorted(batch.items()))

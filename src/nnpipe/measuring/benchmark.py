@@ -20,19 +20,30 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.meaning import Preparation
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.native_output import native_output_held
+from nnpipe.core.model_metadata import Preparation
+from nnpipe.core.native_output import capture_native_output
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.registry import find
-from nnpipe.core.secret import shown_settings
+from nnpipe.core.secret import hide_settings_secrets
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
-from nnpipe.measuring._load_phases import Queries, audited, judged, loaded, paced
+from nnpipe.measuring._load_phases import (
+    Queries,
+    evaluate_samples,
+    run_at_pace,
+    run_audits,
+    run_load_phase,
+)
 from nnpipe.measuring._sample_preparation import sample_preparation
-from nnpipe.measuring.counters import counters
-from nnpipe.measuring.energy import energy_phase
-from nnpipe.measuring.host import framework_versions, host_facts, host_state, thread_pools
+from nnpipe.measuring.counters import read_counters
+from nnpipe.measuring.energy import run_energy_phase
+from nnpipe.measuring.host import (
+    get_framework_versions,
+    list_thread_pools,
+    read_host_facts,
+    read_host_state,
+)
 from nnpipe.measuring.load_options import LoadOptions, call_size
 from nnpipe.measuring.loop import Clock, Window
 from nnpipe.measuring.measure_options import MeasureOptions
@@ -40,36 +51,38 @@ from nnpipe.measuring.pace import Pace
 from nnpipe.measuring.resource_sampler import UsageSampler
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.sample_pictures import with_worst_samples
-from nnpipe.measuring.sample_route import Item, SampleRoute, chunks, fixed_size
+from nnpipe.measuring.sample_route import Item, SampleRoute, get_fixed_size, iter_chunks
 from nnpipe.measuring.series import Series
 
 
-def handicaps(
+def performance_caveats(
     parties: Mapping[str, Component | Sequence[Component]], artifact: Artifact | None
 ) -> list[str]:
     """Return the handicaps of the components of a run and of the components that made its model."""
     found: dict[str, None] = {}
     for party in parties.values():
         for component in [party] if isinstance(party, Component) else party:
-            found |= dict.fromkeys(component.handicaps())
+            found |= dict.fromkeys(component.performance_caveats())
     while artifact is not None:
-        found |= dict.fromkeys(artifact.handicaps())
+        found |= dict.fromkeys(artifact.performance_caveats())
         # the component that made the file may not be installed here
         with contextlib.suppress(NNPipeError, KeyError):
             maker = find(artifact.producer["class"], Component)
-            found |= dict.fromkeys(maker.from_json(artifact.producer["arguments"]).handicaps())
+            found |= dict.fromkeys(
+                maker.from_json(artifact.producer["arguments"]).performance_caveats()
+            )
         artifact = artifact.parent
     return list(found)
 
 
-def described(party: Component | Sequence[Component]) -> Any:
+def describe_components(party: Component | Sequence[Component]) -> Any:
     """Return the description of a component, or a list of descriptions of several, without their
     secrets.
     """
     found = (
         party.describe() if isinstance(party, Component) else [each.describe() for each in party]
     )
-    return shown_settings(found)
+    return hide_settings_secrets(found)
 
 
 def import_frameworks(party: Component | Sequence[Component]) -> None:
@@ -77,14 +90,14 @@ def import_frameworks(party: Component | Sequence[Component]) -> None:
     for need in party.requires if isinstance(party, Component) else ():
         for name in need.split("|"):
             try:
-                with native_output_held():  # frameworks print notices from C++ when imported
+                with capture_native_output():  # frameworks print notices from C++ when imported
                     importlib.import_module(name)
             # open_session gives a better message about a missing package
             except ModuleNotFoundError:
                 continue
             break
     if isinstance(party, Component):
-        with contextlib.suppress(ImportError), native_output_held():
+        with contextlib.suppress(ImportError), capture_native_output():
             party.import_framework()
 
 
@@ -194,19 +207,21 @@ def benchmark(
     check_call(benchmark, locals())
     options, load = options or MeasureOptions(), load or LoadOptions()
     options.check_with(load)
-    indices = chosen_samples(indices, options.measure_samples, dataset.is_stream)
-    before = host_state()
+    indices = choose_samples(indices, options.measure_samples, dataset.is_stream)
+    before = read_host_state()
     parties: dict[str, Component | Sequence[Component]] = {"dataset": dataset, "wrapper": wrapper}
     parties |= {**(components or {}), "measurement": options}
     if load != LoadOptions():
         parties["load"] = load
     # Packages of a model that runs on a target are not imported here.
     needed = parties.get("protocol", parties.get("runtime", wrapper))
-    timing: dict[str, Any] = {"import_ns": _timed(lambda: import_frameworks(needed), clock)[0]}
-    timing["load_ns"], session = _timed(open_session, clock)
+    timing: dict[str, Any] = {
+        "import_ns": _measure_time(lambda: import_frameworks(needed), clock)[0]
+    }
+    timing["load_ns"], session = _measure_time(open_session, clock)
     queries = Queries((), ())
     with session:
-        size = call_size(load, fixed_size(session.io), options.inference_batch_size)
+        size = call_size(load, get_fixed_size(session.io), options.inference_batch_size)
         if dataset.is_stream:
             _check_stream(indices, size)
         pipeline = SampleRoute(dataset, wrapper, model_io or wrapper.io, session.io, size)
@@ -214,22 +229,24 @@ def benchmark(
         items = iter(progress(pipeline.items(indices), what, -(-len(indices) // size)))
         first = next(items)
         session.put(first.inputs)
-        timing["first_ns"], _ = _timed(session.run, clock)
+        timing["first_ns"], _ = _measure_time(session.run, clock)
         if load.wanted or load.audit:
-            queries = Queries.of(pipeline, indices, load)
+            queries = Queries.read_samples(pipeline, indices, load)
         if load.wanted:
             if dataset.is_stream:
                 session.start_stream()
-            parts = judged(session, pipeline, itertools.chain([first], items))
-        before["counters"] = counters()  # not before loading, which also waits and is preempted
+            parts = evaluate_samples(session, pipeline, itertools.chain([first], items))
+        before["counters"] = (
+            read_counters()
+        )  # not before loading, which also waits and is preempted
         if load.wanted:
-            with UsageSampler(options.sampling_interval, clock) as sampler, sampler.watching():
-                found, timing["load"] = loaded(
+            with UsageSampler(options.sampling_interval, clock) as sampler, sampler.record():
+                found, timing["load"] = run_load_phase(
                     session, queries, load, options.warmup_runs, progress, clock
                 )
             inference, origin_ns, timing["window_ns"] = found.series, found.origin_ns, found.busy_ns
         else:
-            window, sampler, parts, ring = _measured(
+            window, sampler, parts, ring = _run_measurement(
                 session,
                 pipeline,
                 first,
@@ -245,38 +262,40 @@ def benchmark(
                 window.busy_ns,
             )
         series = {
-            "inference": _divided(session, inference, origin_ns, timing),
+            "inference": _split_call_times(session, inference, origin_ns, timing),
             "resources": sampler.series(origin_ns),
         }
-        series |= _of_target(session, origin_ns)
+        series |= _get_target_series(session, origin_ns)
         # after the tight loop, so that cold caches do not affect its times
         if options.pace is not None:
             pace, again = Pace.parse(options.pace), [(item.inputs, item.samples) for item in ring]
-            series["paced"], timing["pace"] = paced(
+            series["paced"], timing["pace"] = run_at_pace(
                 session, again, pace, options.pace_seconds, progress, clock
             )
-        if (meter := options.meter()) is not None:  # in runs of its own, after all that is timed
+        if (
+            meter := options.create_meter()
+        ) is not None:  # in runs of its own, after all that is timed
             given = [(item.inputs, item.samples) for item in ring]
-            series |= energy_phase(
+            series |= run_energy_phase(
                 session, given, meter, options, "protocol" in parties, timing, progress, clock
             )
         stats = dict(session.stats())
         session_io = session.io
-        after, pools = host_state(), thread_pools()
+        after, pools = read_host_state(), list_thread_pools()
     timing |= {"warmup": options.warmup_runs, "batch_size": size}
-    slowed = handicaps(parties, artifact)
+    slowed = performance_caveats(parties, artifact)
     if slowed:
         timing["settings"] = slowed
     return Run(
         title=title or type(wrapper).__name__,
         command=tuple(command),
-        components={role: described(party) for role, party in parties.items()},
-        frameworks=framework_versions(),
-        host={**host_facts(), "before": before, "after": after, "thread_pools": pools},
+        components={role: describe_components(party) for role, party in parties.items()},
+        frameworks=get_framework_versions(),
+        host={**read_host_facts(), "before": before, "after": after, "thread_pools": pools},
         timing={**timing, "session": stats} if stats else timing,
         series=series,
         evaluation=with_worst_samples(
-            dataset.task.completed(Evaluation.joined(parts)),
+            dataset.task.finalize(Evaluation.concat(parts)),
             dataset,
             indices,
             options.worst_samples,
@@ -285,7 +304,7 @@ def benchmark(
         created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         # Audits run afterwards in separate sessions: one must be new, and none may affect the
         # measurement.
-        audits=audited(open_session, queries, load, options.warmup_runs, clock)
+        audits=run_audits(open_session, queries, load, options.warmup_runs, clock)
         if load.audit
         else {},
         preparation=sample_preparation(
@@ -294,7 +313,7 @@ def benchmark(
     )
 
 
-def _measured(
+def _run_measurement(
     session: InferenceSession,
     pipeline: SampleRoute,
     first: Item,
@@ -318,29 +337,31 @@ def _measured(
         Window(session, clock, settling=not stream) as window,
     ):
         if options.warmup_runs:
-            warmup_ns, _ = _timed(
+            warmup_ns, _ = _measure_time(
                 lambda: window.warm_up([first.inputs], options.warmup_runs), clock
             )
             call_ns = warmup_ns // options.warmup_runs
         if stream:
             session.start_stream()
         most_calls = min(max(_CHUNK_NS // max(call_ns, 1), 1), _CHUNK_CALLS)
-        for chunk in chunks(itertools.chain([first], rest), _CHUNK_BYTES, output_bytes, most_calls):
+        for chunk in iter_chunks(
+            itertools.chain([first], rest), _CHUNK_BYTES, output_bytes, most_calls
+        ):
             batches, samples = [item.inputs for item in chunk], [item.samples for item in chunk]
             window.check(batches)
-            with sampler.watching():
+            with sampler.record():
                 outputs = window.run_chunk(batches, samples)
-            parts += pipeline.judge(chunk, outputs)
+            parts += pipeline.evaluate(chunk, outputs)
             ring = max(ring, chunk, key=len)
         batches, samples = [item.inputs for item in ring], [item.samples for item in ring]
-        with sampler.watching():
+        with sampler.record():
             window.repeat(
                 batches, samples, min_seconds=options.measure_seconds, max_calls=_MOST_CALLS
             )
     return window, sampler, parts, ring
 
 
-def _divided(
+def _split_call_times(
     session: InferenceSession, inference: Series, origin_ns: int, timing: Mapping[str, Any]
 ) -> Series:
     """Divide the time of each call into parts, if a target answered the calls one at a time."""
@@ -352,7 +373,7 @@ def _divided(
     return Series({**inference.columns, **session.split(start_ns, since + inference["latency_ns"])})
 
 
-def _of_target(session: InferenceSession, origin_ns: int) -> dict[str, Series]:
+def _get_target_series(session: InferenceSession, origin_ns: int) -> dict[str, Series]:
     target = dict(session.resources())
     if not target:
         return {}
@@ -373,7 +394,7 @@ def _check_stream(indices: npt.NDArray[Any], size: int) -> None:
         )
 
 
-def chosen_samples(
+def choose_samples(
     indices: npt.NDArray[Any], count: int | None, stream: bool = False
 ) -> npt.NDArray[Any]:
     """Return the samples to measure from the ``(n,)`` indices of a split: ``count`` of them, or
@@ -392,7 +413,7 @@ def chosen_samples(
     return np.sort(np.random.default_rng(0).choice(indices, count, replace=False))
 
 
-def _timed(action: Callable[[], T], clock: Clock) -> tuple[int, T]:
+def _measure_time(action: Callable[[], T], clock: Clock) -> tuple[int, T]:
     start = clock()
     result = action()
     return clock() - start, result

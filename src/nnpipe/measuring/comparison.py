@@ -13,12 +13,18 @@ import numpy as np
 from nnpipe.core.artifact import SLOW_PARTS
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.files import write_text
-from nnpipe.measuring.doubt import Doubt
 from nnpipe.measuring.interleaving import Record
-from nnpipe.measuring.paired_comparison import ComparisonPlan, Medians, Verdict, by_start, verdicts
+from nnpipe.measuring.paired_comparison import (
+    ComparisonPlan,
+    Medians,
+    Verdict,
+    compare_all_pairs,
+    index_by_start,
+)
 from nnpipe.measuring.result_json import COMPARISON, read_json
 from nnpipe.measuring.run import SCHEMA, Run
 from nnpipe.measuring.series import Series
+from nnpipe.measuring.validity_warning import ValidityWarning
 
 TIMES = 3.0
 """How many times the median of the best float candidate a candidate may take without a doubt."""
@@ -26,35 +32,35 @@ TIMES = 3.0
 _FLOATS = ("float", "float16", "bfloat16", "pruned", "clustered", "fine-tuned")
 
 
-def slow_doubts(runs: Sequence[Run]) -> Mapping[str, Doubt]:
+def check_slow_candidates(runs: Sequence[Run]) -> Mapping[str, ValidityWarning]:
     """Return a doubt, by title, for each candidate slower than :data:`TIMES` the best float one on
     its device.
 
     It names the cause: the run's handicaps, what its compiler knows to take long, or that it is not
     compiled; or says that no cause is known.
     """
-    medians = {run.title: median for run in runs if (median := _median(run)) is not None}
+    medians = {run.title: median for run in runs if (median := _compute_median(run)) is not None}
     best: dict[str, Run] = {}
     for run in runs:
-        if run.title in medians and all(claim in _FLOATS for claim in _claims(run.artifact)):
-            known = best.setdefault(_model(run), run)
+        if run.title in medians and all(claim in _FLOATS for claim in _iter_claims(run.artifact)):
+            known = best.setdefault(_format_model(run), run)
             if medians[run.title] < medians[known.title]:
-                best[_model(run)] = run
-    found: dict[str, Doubt] = {}
+                best[_format_model(run)] = run
+    found: dict[str, ValidityWarning] = {}
     for run in runs:
-        fastest = best.get(_model(run))
+        fastest = best.get(_format_model(run))
         if fastest is None or run.title not in medians:
             continue
         ratio = medians[run.title] / medians[fastest.title]
         if ratio > TIMES:
-            causes = ", ".join(_causes(run)) or "no cause is known"
-            found[run.title] = Doubt(
+            causes = ", ".join(_iter_causes(run)) or "no cause is known"
+            found[run.title] = ValidityWarning(
                 "slow", f"{ratio:.1f} times slower than {fastest.title!r} in floats: {causes}"
             )
     return found
 
 
-def _causes(run: Run) -> Iterator[str]:
+def _iter_causes(run: Run) -> Iterator[str]:
     settings = run.timing.get("settings")
     yield from map(str, settings if isinstance(settings, list) else ())
     outcome = run.artifact.get("outcome") if isinstance(run.artifact, Mapping) else None
@@ -64,7 +70,7 @@ def _causes(run: Run) -> Iterator[str]:
         yield "it runs uncompiled, in its own framework"
 
 
-def _median(run: Run) -> float | None:
+def _compute_median(run: Run) -> float | None:
     inference = run.series.get("inference")
     if inference is None or not len(inference):
         return None
@@ -72,13 +78,13 @@ def _median(run: Run) -> float | None:
     return median if median > 0 else None
 
 
-def _model(run: Run) -> str:
+def _format_model(run: Run) -> str:
     """Return a run's model and device, as text."""
     roles = [run.components.get(role) for role in ("wrapper", "protocol")]
     return json.dumps(roles, sort_keys=True, default=str)
 
 
-def _claims(artifact: Any) -> Iterator[str]:
+def _iter_claims(artifact: Any) -> Iterator[str]:
     """Yield the claims of a model and of those it was made from."""
     while isinstance(artifact, Mapping):
         claims = artifact.get("claims")
@@ -148,7 +154,7 @@ class Comparison:
         ]
         return tuple(sorted(set.intersection(*known))) if known else ()
 
-    def verdicts(self, share: float = 0.5, part: str = "") -> list[Verdict]:
+    def compare_pairs(self, share: float = 0.5, part: str = "") -> list[Verdict]:
         """Compare all pairs of :attr:`whole` by a quantile of their blocks, of whole calls or of a
         part of each.
 
@@ -156,10 +162,12 @@ class Comparison:
         together with the plan's confidence.  The result is empty if the blocks are too short for
         the quantile.
         """
-        figures = [quantiles(run, share, f"{part or 'latency'}{_NS}") for run in self.whole]
+        figures = [
+            compute_block_quantiles(run, share, f"{part or 'latency'}{_NS}") for run in self.whole
+        ]
         candidates = len({*self.failures, *(run.title for run in self.runs)})
         missed = (1 - self.plan.confidence) / (len(self.parts) if part else 1)
-        return verdicts(figures, replace(self.plan, confidence=1 - missed), candidates)
+        return compare_all_pairs(figures, replace(self.plan, confidence=1 - missed), candidates)
 
     def run_of(self, title: str) -> Run:
         """Return the run of a candidate.
@@ -190,9 +198,11 @@ class Comparison:
             "command": list(self.command),
             "verdicts": [
                 {**found.to_json(), "first": titles[found.first], "second": titles[found.second]}
-                for found in self.verdicts()
+                for found in self.compare_pairs()
             ],
-            "slow": {title: doubt.reason for title, doubt in slow_doubts(self.whole).items()},
+            "slow": {
+                title: doubt.reason for title, doubt in check_slow_candidates(self.whole).items()
+            },
             "plan": asdict(self.plan),
             "seconds": self.seconds,
             "failures": dict(self.failures),
@@ -298,7 +308,7 @@ def with_turns(run: Run, record: Record, candidate: int) -> Run:
     return replace(run, series={**run.series, "inference": inference}, timing=timing)
 
 
-def quantiles(run: Run, share: float, column: str = "latency_ns") -> Medians:
+def compute_block_quantiles(run: Run, share: float, column: str = "latency_ns") -> Medians:
     """Return a quantile of each block of a run measured in turns, by start and round, in
     nanoseconds.
 
@@ -312,7 +322,7 @@ def quantiles(run: Run, share: float, column: str = "latency_ns") -> Medians:
         return {}
     edges = np.flatnonzero((np.diff(starts) != 0) | (np.diff(rounds) != 0)) + 1
     fewest = _FEWEST_CALLS.get(share, 1)
-    return by_start(
+    return index_by_start(
         (int(starts[first]), int(rounds[first]), float(np.quantile(latencies[first:last], share)))
         for first, last in zip([0, *edges], [*edges, len(starts)], strict=True)
         if last - first >= fewest

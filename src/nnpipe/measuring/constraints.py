@@ -13,9 +13,15 @@ from dataclasses import dataclass
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.messages import nearest
-from nnpipe.core.task import Task, all_tasks
-from nnpipe.measuring.quantities import QUANTITIES, Quantity, lost, quality, quantity
+from nnpipe.core.messages import suggest_name
+from nnpipe.core.task import Task, list_tasks
+from nnpipe.measuring.quantities import (
+    QUANTITIES,
+    Quantity,
+    degradation_of,
+    find_quantity,
+    quality_of,
+)
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 _BYTES = {"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 2.0**10, "MIB": 2.0**20, "GIB": 2.0**30}
@@ -38,22 +44,21 @@ _CONSTRAINT = re.compile(
 )
 
 
-def known_metrics(tasks: Iterable[Task] | None = None) -> dict[str, Quantity]:
+def list_metrics(tasks: Iterable[Task] | None = None) -> dict[str, Quantity]:
     """Return the metrics that constraints and objectives may name, by name: those of speed and
     cost, and of tasks.
 
-    By default, these are all tasks that are known here.  :func:`metric_of` also accepts any
-    percentile, and ``loss(METRIC)`` of any metric of quality.
-    """
+    By default, these are all tasks that are known here.  :func:`get_metric_quantity` also accepts
+    any percentile, and ``loss(METRIC)`` of any metric of quality."""
     found = {each.name: each for each in QUANTITIES.values() if each.judged}
-    for task in all_tasks() if tasks is None else tasks:
-        found |= {each.name: quality(each) for each in task.metrics if each.name not in found}
-        loss = lost(task.primary)
+    for task in list_tasks() if tasks is None else tasks:
+        found |= {each.name: quality_of(each) for each in task.metrics if each.name not in found}
+        loss = degradation_of(task.primary)
         found[loss.name] = loss
     return found
 
 
-def metric_of(name: str) -> Quantity:
+def get_metric_quantity(name: str) -> Quantity:
     """Return a quantity that constraints and objectives may use.
 
     Raises
@@ -62,15 +67,15 @@ def metric_of(name: str) -> Quantity:
         If there is none with this name; the message suggests the nearest.
     """
     try:
-        found = quantity(name)
+        found = find_quantity(name)
     except KeyError:
-        known = known_metrics()
-        hint = nearest(name, known) or f"; there are: {', '.join(known)}"
+        known = list_metrics()
+        hint = suggest_name(name, known) or f"; there are: {', '.join(known)}"
         raise ConfigError(f"unknown metric {name!r}{hint}") from None
     if not found.judged:
         raise ConfigError(
             f"{name!r} is reported, but no candidate is judged by it; there are: "
-            f"{', '.join(known_metrics())}"
+            f"{', '.join(list_metrics())}"
         )
     return found
 
@@ -132,7 +137,7 @@ class MetricConstraint:
             )
         name, sign, number, unit = found.groups()
         try:
-            metric = metric_of(name)
+            metric = get_metric_quantity(name)
         except ConfigError as error:
             raise ConfigError(f"{text!r}: {error}") from None
         if sign not in ("<=", ">="):
@@ -140,7 +145,10 @@ class MetricConstraint:
                 f"{text!r}: a measurement is never told to the last digit; use <= or >= for {sign}"
             )
         constraint = cls(
-            metric, sign == "<=", _in_base_unit(number, unit, metric, text), " ".join(text.split())
+            metric,
+            sign == "<=",
+            _convert_to_base_unit(number, unit, metric, text),
+            " ".join(text.split()),
         )
         constraint._check_possible()
         return constraint
@@ -159,7 +167,7 @@ class MetricConstraint:
                 f"{self.text!r} can never hold: {self.metric.name} is the {self.metric.meaning}"
             )
 
-    def judge(self, figure: Figure) -> bool | None:
+    def evaluate(self, figure: Figure) -> bool | None:
         """Return whether the constraint holds for the whole interval; ``None`` if it holds only
         for a part.
         """
@@ -184,7 +192,7 @@ def check_consistent(constraints: Iterable[MetricConstraint]) -> None:
                 )
 
 
-def _in_base_unit(number: str, unit: str, metric: Quantity, text: str) -> float:
+def _convert_to_base_unit(number: str, unit: str, metric: Quantity, text: str) -> float:
     units = _UNITS[metric.kind]
     factor = units.get(unit, units.get(unit.upper()) if metric.kind == "bytes" else None)
     if factor is None:

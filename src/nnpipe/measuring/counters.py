@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _ROUNDS, _STEPS = 30, 5000
 
 
-def counters(root: Path = Path("/")) -> dict[str, int]:
+def read_counters(root: Path = Path("/")) -> dict[str, int]:
     """Read increasing counters, the clocks, and the present duration of a fixed piece of work.
 
     Parameters
@@ -44,18 +44,18 @@ def counters(root: Path = Path("/")) -> dict[str, int]:
         stopped the process) and ``thermal_throttles`` (how often a processor
         reduced its speed).
     """
-    found = {"ruler_ns": ruler_ns()}
-    found["clock_ns"], found["wall_ns"] = clock_and_wall()
+    found = {"ruler_ns": measure_ruler_ns()}
+    found["clock_ns"], found["wall_ns"] = read_clock_and_wall()
     with contextlib.suppress(OSError, AttributeError):
         found["steal_ns"] = round(psutil.cpu_times().steal * 1e9)
-    waiting = _field(root / "proc/pressure/cpu", "total=")
+    waiting = _read_field(root / "proc/pressure/cpu", "total=")
     if waiting is not None:
         found["cpu_waiting_ns"] = 1000 * waiting
-    held_up = _quota_throttled_ns(root)
+    held_up = _read_throttled_ns(root)
     if held_up is not None:
         found["quota_throttled_ns"] = held_up
     throttles = [
-        _number(path)
+        _read_number(path)
         for path in root.glob("sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/*_throttle_count")
     ]
     if throttles:
@@ -63,7 +63,7 @@ def counters(root: Path = Path("/")) -> dict[str, int]:
     return found
 
 
-def clock_and_wall(
+def read_clock_and_wall(
     clock: Callable[[], int] = time.perf_counter_ns, wall: Callable[[], int] = time.time_ns
 ) -> tuple[int, int]:
     """Read a clock and the time of day at the same moment, in nanoseconds; the closest of a few
@@ -79,7 +79,7 @@ def clock_and_wall(
     return moment, time_of_day
 
 
-def ruler_ns() -> int:
+def measure_ruler_ns() -> int:
     """Return the least time of 30 runs of a fixed piece of work of about 0.1 ms, to show the
     processor's speed.
     """
@@ -93,7 +93,7 @@ def ruler_ns() -> int:
     return least
 
 
-def involuntary_switches() -> int | None:
+def count_involuntary_switches() -> int | None:
     """Return the number of involuntary context switches of this process; ``None`` if the system
     does not count them.
     """
@@ -133,7 +133,7 @@ class ClockRate:
         return None
 
 
-def _quota_throttled_ns(root: Path) -> int | None:
+def _read_throttled_ns(root: Path) -> int | None:
     """Return the total time for which this process's control group and its parents were
     throttled.
     """
@@ -144,15 +144,15 @@ def _quota_throttled_ns(root: Path) -> int | None:
         own = next((line[3:].strip("/") for line in lines if line.startswith("0::")), "")
     parts = [part for part in own.split("/") if part not in ("", "..")]
     groups = [base.joinpath(*parts[:depth]) for depth in range(len(parts) + 1)]
-    found = [_field(group / "cpu.stat", "throttled_usec ") for group in groups]
+    found = [_read_field(group / "cpu.stat", "throttled_usec ") for group in groups]
     known = [1000 * value for value in found if value is not None]
-    older = _field(base / "cpu/cpu.stat", "throttled_time ")
+    older = _read_field(base / "cpu/cpu.stat", "throttled_time ")
     if older is not None:
         known.append(older)
     return sum(known) if known else None
 
 
-def _field(path: Path, name: str) -> int | None:
+def _read_field(path: Path, name: str) -> int | None:
     """Return the integer after the first occurrence of a name in a small file."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         _, found, rest = path.read_text("ascii", "replace").partition(name)
@@ -160,7 +160,7 @@ def _field(path: Path, name: str) -> int | None:
     return None
 
 
-def _number(path: Path) -> int | None:
+def _read_number(path: Path) -> int | None:
     with contextlib.suppress(OSError, ValueError):
         return int(path.read_text("ascii", "replace"))
     return None
@@ -208,7 +208,10 @@ class GPUs:
             # its own.
             self.columns = tuple(
                 name
-                for name, query in (("gpu_percent", self._percent), ("gpu_bytes", self._bytes))
+                for name, query in (
+                    ("gpu_percent", self._read_percent),
+                    ("gpu_bytes", self._read_bytes),
+                )
                 if self._can(query)
             )
         return self
@@ -226,33 +229,33 @@ class GPUs:
 
     def read(self) -> tuple[float, ...]:
         """Return the present values of ``columns``."""
-        queries = {"gpu_percent": self._percent, "gpu_bytes": self._bytes}
+        queries = {"gpu_percent": self._read_percent, "gpu_bytes": self._read_bytes}
         return tuple(queries[name]() for name in self.columns)
 
-    def facts(self) -> list[dict[str, Any]]:
+    def get_facts(self) -> list[dict[str, Any]]:
         """Return the ``name``, ``memory_bytes`` and ``driver`` of each GPU."""
         found = []
         for handle in self._handles:
             fact: dict[str, Any] = {}
             for name, query in (
-                ("name", lambda handle: _text(self._library.nvmlDeviceGetName(handle))),
+                ("name", lambda handle: _decode_text(self._library.nvmlDeviceGetName(handle))),
                 (
                     "memory_bytes",
                     lambda handle: int(self._library.nvmlDeviceGetMemoryInfo(handle).total),
                 ),
-                ("driver", lambda _: _text(self._library.nvmlSystemGetDriverVersion())),
+                ("driver", lambda _: _decode_text(self._library.nvmlSystemGetDriverVersion())),
             ):
                 with contextlib.suppress(self._library.NVMLError):
                     fact[name] = query(handle)
             found.append(fact)
         return found
 
-    def _percent(self) -> float:
+    def _read_percent(self) -> float:
         return float(
             max(self._library.nvmlDeviceGetUtilizationRates(handle).gpu for handle in self._handles)
         )
 
-    def _bytes(self) -> float:
+    def _read_bytes(self) -> float:
         return float(
             sum(self._library.nvmlDeviceGetMemoryInfo(handle).used for handle in self._handles)
         )
@@ -265,5 +268,5 @@ class GPUs:
         return True
 
 
-def _text(value: str | bytes) -> str:
+def _decode_text(value: str | bytes) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else value

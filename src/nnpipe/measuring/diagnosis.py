@@ -15,30 +15,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.measuring.doubt import Doubt, Kind
-from nnpipe.measuring.early_stopping import least_samples
-from nnpipe.measuring.quantile_intervals import Floats, effective_samples, warm_up_calls
+from nnpipe.measuring.early_stopping import compute_least_samples
+from nnpipe.measuring.quantile_intervals import Floats, count_effective_samples, count_warm_up_calls
 from nnpipe.measuring.series import Series
+from nnpipe.measuring.validity_warning import Kind, ValidityWarning
 
 if TYPE_CHECKING:
     from nnpipe.measuring.run import Run
 
 __all__ = [
     "FEWEST_CALLS",
-    "Doubt",
     "Kind",
-    "clock_jumps",
-    "coarse_clock",
+    "ValidityWarning",
+    "check_call_count",
+    "check_clock_jumps",
+    "check_clock_resolution",
+    "check_other_load",
+    "check_preemption",
+    "check_settings",
+    "check_stability",
+    "check_throttling",
     "diagnose",
-    "loaded",
-    "preempted",
-    "settings_doubts",
-    "stability",
-    "throttled",
-    "too_few",
 ]
 
-FEWEST_CALLS = least_samples(0.9, 1)
+FEWEST_CALLS = compute_least_samples(0.9, 1)
 """64, MLPerf's least number for a p90."""
 
 # scheduler and clock rate change on this scale; a shorter run sees only one state of them
@@ -60,50 +60,52 @@ _LONG = 0.2  # of the run: a longer warm-up may be a drift
 _COARSE = 0.02  # of the median: the largest clock step that is accepted
 
 
-def too_few(times: Floats, starts: npt.NDArray[Any]) -> Iterator[Doubt]:
+def check_call_count(times: Floats, starts: npt.NDArray[Any]) -> Iterator[ValidityWarning]:
     """Yield doubts about too few calls, or too short a time, to see a distribution."""
     if len(times) < FEWEST_CALLS:
-        yield Doubt(
+        yield ValidityWarning(
             "too few", f"{len(times)} calls; {FEWEST_CALLS} are the least for a p90 (MLPerf)"
         )
         return
     covered = float(starts[-1] - starts[0]) + times[-1]
     if covered < _SHORTEST_NS:
-        yield Doubt(
+        yield ValidityWarning(
             "too few",
             f"all {len(times):,} calls lie within {covered / 1e6:.3g} ms; clock rate and scheduler "
             f"change more slowly",
         )
 
 
-def stability(times: Floats, warm_up: int) -> Iterator[Doubt]:
+def check_stability(times: Floats, warm_up: int) -> Iterator[ValidityWarning]:
     """Yield doubts about changes during a run: warm-up of so many calls, drift, instability and
     dependent calls.
     """
-    if warm_up > _LONG * len(times) and any(doubt.kind == "drifting" for doubt in _moved(times)):
+    if warm_up > _LONG * len(times) and any(
+        doubt.kind == "drifting" for doubt in _check_drift(times)
+    ):
         warm_up = 0  # it does not end
     if warm_up:
         before, after = float(np.median(times[:warm_up])), float(np.median(times[warm_up:]))
-        yield Doubt(
+        yield ValidityWarning(
             "warming up",
-            f"the first {warm_up:,} of {len(times):,} calls look like warm-up: "
-            f"their median is {_percent(before, after)} above that of the rest",
+            f"the first {warm_up:,} of {len(times):,} calls look like warm-up: their median is "
+            f"{_format_percent(before, after)} above that of the rest",
         )
     steady = times[warm_up:]
-    moved = list(_moved(steady))
+    moved = list(_check_drift(steady))
     yield from moved
     if moved or warm_up or len(steady) < FEWEST_CALLS:
         return
-    effective = effective_samples(steady)
+    effective = count_effective_samples(steady)
     if effective < min(_EFFECTIVE, _EFFECTIVE_SHARE * len(steady)):
-        yield Doubt(
+        yield ValidityWarning(
             "dependent",
             f"neighbouring calls are so alike that {len(steady):,} tell as much as {effective:.0f} "
             f"independent ones",
         )
 
 
-def _moved(times: Floats) -> Iterator[Doubt]:
+def _check_drift(times: Floats) -> Iterator[ValidityWarning]:
     number = min(_WINDOWS, len(times) // _CALLS_A_WINDOW)
     if number < 5:
         return
@@ -113,31 +115,31 @@ def _moved(times: Floats) -> Iterator[Doubt]:
     level = float(np.median(levels))
     if not level > 0:
         return
-    change, order = _trend(levels)
+    change, order = _compute_trend(levels)
     if abs(order) > _DRIFT_Z and abs(change) > _DRIFT * level:
-        yield Doubt(
+        yield ValidityWarning(
             "drifting",
-            f"calls got {_percent(level + abs(change), level)} "
+            f"calls got {_format_percent(level + abs(change), level)} "
             f"{'slower' if change > 0 else 'faster'} "
             "from the beginning to the end",
         )
-    elif levels.max() > _SPREAD * levels.min() and _scatter(windows) > _EXCESS:
-        yield Doubt(
+    elif levels.max() > _SPREAD * levels.min() and _compute_scatter(windows) > _EXCESS:
+        yield ValidityWarning(
             "unstable",
             f"the medians of {number} stretches of the run differ by up to "
-            f"{_percent(levels.max(), levels.min())}",
+            f"{_format_percent(levels.max(), levels.min())}",
         )
     stalls = times > _STALL * level
     lost = float(times[stalls].sum() / times.sum())
     if lost > _STALLED:
-        yield Doubt(
+        yield ValidityWarning(
             "unstable",
             f"{int(stalls.sum()):,} calls of more than {_STALL:g} times the median took "
             f"{100 * lost:.0f} % of all time",
         )
 
 
-def _trend(levels: Floats) -> tuple[float, float]:
+def _compute_trend(levels: Floats) -> tuple[float, float]:
     """Return the change from first to last by the Theil-Sen slope, and the Mann-Kendall trend
     statistic.
 
@@ -152,7 +154,7 @@ def _trend(levels: Floats) -> tuple[float, float]:
     return slope * (number - 1), float(np.sign(rises).sum()) / math.sqrt(variance)
 
 
-def _scatter(windows: Floats) -> float:
+def _compute_scatter(windows: Floats) -> float:
     """Return the variance of the share of slow calls between windows, as a multiple of that
     expected by chance.
     """
@@ -162,30 +164,31 @@ def _scatter(windows: Floats) -> float:
     return float(slow.mean(axis=1).var(ddof=1) / expected) if expected > 0 else 0.0
 
 
-def coarse_clock(times: Floats) -> Iterator[Doubt]:
+def check_clock_resolution(times: Floats) -> Iterator[ValidityWarning]:
     """Yield doubts about latencies with steps that are large compared with the median."""
     level = float(np.median(times))
     values = np.unique(times)
     # Slow calls are so rare that the gaps between them say little about the clock.
     usual = values[values <= np.quantile(times, 0.75)]
-    step = _step(usual if len(usual) > 2 else values[:5], level)
+    step = _find_step(usual if len(usual) > 2 else values[:5], level)
     zeros = int(np.count_nonzero(times <= 0))
     if len(times) < FEWEST_CALLS:
         return
     if zeros > 0.05 * len(times):
-        yield Doubt(
+        yield ValidityWarning(
             "clock",
             f"{zeros:,} of {len(times):,} calls took no time by this clock, which is too coarse "
             f"for them",
         )
     elif len(values) < len(times) / 2 and step > _COARSE * level:
-        yield Doubt(
+        yield ValidityWarning(
             "clock",
-            f"times come in steps of {step:.3g} ns, {_percent(level + step, level)} of the median",
+            f"times come in steps of {step:.3g} ns, {_format_percent(level + step, level)} of the "
+            f"median",
         )
 
 
-def _step(values: Floats, level: float) -> float:
+def _find_step(values: Floats, level: float) -> float:
     """Return the step between ascending values, or 0 if none is visible; values may be inexact
     by a nanosecond.
     """
@@ -194,7 +197,7 @@ def _step(values: Floats, level: float) -> float:
     return float(np.median(wide)) if 3 * len(wide) >= max(len(gaps), 1) else 0.0
 
 
-def _percent(greater: float, less: float) -> str:
+def _format_percent(greater: float, less: float) -> str:
     return f"{100 * (greater / less - 1):.2g} %" if less > 0 else "far"
 
 
@@ -210,36 +213,36 @@ _WAITING = 0.25  # share of the time in which some task waited for a processor
 _JUMP_NS, _JUMP_SHARE = 1_000_000, 1e-3  # time servers slew clocks by up to 500 ppm
 
 
-def throttled(
+def check_throttling(
     times: Floats, resources: Series, before: Mapping[str, Any], after: Mapping[str, Any]
-) -> Iterator[Doubt]:
+) -> Iterator[ValidityWarning]:
     """Yield doubts about a processor that became slower: by heat, power management, or a
     container's CPU limit.
     """
-    rate = _known(resources, "cpu_mhz")
+    rate = _get_finite_column(resources, "cpu_mhz")
     if len(rate) >= 6:
         highest, last = float(np.quantile(rate, 0.95)), float(np.median(rate[-(len(rate) // 3) :]))
         if last < _SLOWER_CLOCK * highest:
-            yield Doubt(
+            yield ValidityWarning(
                 "throttled", f"the processor's clock fell from {highest:.0f} to {last:.0f} MHz"
             )
-    count = _grown(before, after, "thermal_throttles")
+    count = _compute_increase(before, after, "thermal_throttles")
     if count:
-        yield Doubt(
+        yield ValidityWarning(
             "throttled",
             f"the processor slowed itself down {count:,.0f} times because of heat or power",
         )
-    passed = _grown(before, after, "clock_ns")
-    held_up = _grown(before, after, "quota_throttled_ns")
+    passed = _compute_increase(before, after, "clock_ns")
+    held_up = _compute_increase(before, after, "quota_throttled_ns")
     if passed and held_up > _HELD_UP * passed:
-        yield Doubt(
+        yield ValidityWarning(
             "throttled", f"the container's limit of CPU time held it up for {held_up / 1e9:.2g} s"
         )
-    ruler, later = _number(before, "ruler_ns"), _number(after, "ruler_ns")
+    ruler, later = _get_number(before, "ruler_ns"), _get_number(after, "ruler_ns")
     if len(times) >= 30 and ruler > 0 and later > _RULER * ruler:
         begin, end = times[: max(15, len(times) // 20)], times[-(len(times) // 3) :]
         if np.median(end) > _FOLLOWED * np.median(begin):
-            yield Doubt(
+            yield ValidityWarning(
                 "throttled",
                 f"a fixed piece of work took {100 * (later / ruler - 1):.2g} % longer after the "
                 f"run than before it, "
@@ -247,10 +250,10 @@ def throttled(
             )
 
 
-def loaded(resources: Series, cores: Any) -> Iterator[Doubt]:
+def check_other_load(resources: Series, cores: Any) -> Iterator[ValidityWarning]:
     """Yield doubts about other load on the machine, or on the host of a virtual machine."""
     if isinstance(cores, int) and not isinstance(cores, bool) and 0 < cores < 1 << 20:
-        others = _others(resources, cores)
+        others = _compute_other_load(resources, cores)
         mean = float(np.mean(others)) if len(others) else 0.0
         share = (
             float(np.mean(others > max(_AT_TIMES, _OTHERS_SHARE * cores)))
@@ -258,25 +261,30 @@ def loaded(resources: Series, cores: Any) -> Iterator[Doubt]:
             else 0.0
         )
         if mean > max(_OTHERS, _OTHERS_SHARE * cores):
-            yield Doubt("loaded", f"other processes kept {mean:.2g} of {cores:,} cores busy")
+            yield ValidityWarning(
+                "loaded", f"other processes kept {mean:.2g} of {cores:,} cores busy"
+            )
         elif share > _SOMETIMES:
-            yield Doubt(
+            yield ValidityWarning(
                 "loaded",
                 f"other processes kept up to {np.max(others):.2g} of {cores:,} cores busy at times",
             )
-    steal = _known(resources, "steal_percent")
+    steal = _get_finite_column(resources, "steal_percent")
     if len(steal) and float(np.mean(steal)) > _STEAL:
-        yield Doubt(
+        yield ValidityWarning(
             "loaded",
             f"the host took {np.mean(steal):.2g} % of this virtual machine's processors for others",
         )
 
 
-def preempted(
+def check_preemption(
     resources: Series, before: Mapping[str, Any], after: Mapping[str, Any]
-) -> Iterator[Doubt]:
+) -> Iterator[ValidityWarning]:
     """Yield doubts about calls that were preempted."""
-    switches, when = _known(resources, "involuntary_switches"), _known(resources, "time_ns")
+    switches, when = (
+        _get_finite_column(resources, "involuntary_switches"),
+        _get_finite_column(resources, "time_ns"),
+    )
     if len(switches) >= 3 and len(when) == len(switches):
         gaps = np.diff(when)
         # Pauses of the sampler are excluded: only intervals of the usual length between
@@ -285,43 +293,48 @@ def preempted(
         seconds = float(gaps[usual].sum()) / 1e9
         rate = float(switches[1:][usual].sum()) / seconds if seconds > 0 else 0.0
         if rate > _SWITCHES + 1e9 / max(float(np.median(gaps)), 1.0):
-            yield Doubt(
+            yield ValidityWarning(
                 "preempted", f"the process lost its processor to others {rate:.0f} times a second"
             )
             return
-    passed, waited = _grown(before, after, "clock_ns"), _grown(before, after, "cpu_waiting_ns")
+    passed, waited = (
+        _compute_increase(before, after, "clock_ns"),
+        _compute_increase(before, after, "cpu_waiting_ns"),
+    )
     if passed and waited > _WAITING * passed:
         share = 100 * min(1.0, waited / passed)
-        yield Doubt("preempted", f"for {share:.0f} % of the time some task waited for a processor")
+        yield ValidityWarning(
+            "preempted", f"for {share:.0f} % of the time some task waited for a processor"
+        )
 
 
-def clock_jumps(
+def check_clock_jumps(
     starts: npt.NDArray[Any],
     ends: npt.NDArray[Any],
     one_by_one: bool,
     resources: Series,
     before: Mapping[str, Any],
     after: Mapping[str, Any],
-) -> Iterator[Doubt]:
+) -> Iterator[ValidityWarning]:
     """Yield doubts about clocks that went backwards or that disagree on the elapsed time."""
     back = int(np.count_nonzero(ends < starts)) + int(np.count_nonzero(np.diff(starts) < 0))
     if one_by_one:
         back += int(np.count_nonzero(starts[1:] < ends[:-1]))
     if back:
-        yield Doubt("clock", f"time went backwards {back:,} times")
+        yield ValidityWarning("clock", f"time went backwards {back:,} times")
         return
-    clock, wall = _known(resources, "time_ns"), _known(resources, "wall_ns")
+    clock, wall = _get_finite_column(resources, "time_ns"), _get_finite_column(resources, "wall_ns")
     apart, passed = np.empty(0), np.empty(0)
     if len(clock) == len(wall) > 1:
         passed, apart = np.diff(clock), np.diff(wall) - np.diff(clock)
-    total = _grown(before, after, "clock_ns")
+    total = _compute_increase(before, after, "clock_ns")
     if total:
         passed = np.append(passed, total)
-        apart = np.append(apart, _grown(before, after, "wall_ns") - total)
+        apart = np.append(apart, _compute_increase(before, after, "wall_ns") - total)
     jumped = np.abs(apart) > _JUMP_NS + _JUMP_SHARE * np.abs(passed)
     if jumped.any():
         most = apart[np.argmax(np.abs(apart))]
-        yield Doubt(
+        yield ValidityWarning(
             "clock",
             f"the time of day went {abs(most) / 1e6:,.3g} ms {'further' if most > 0 else 'less'} "
             f"than the clock that "
@@ -329,7 +342,7 @@ def clock_jumps(
         )
 
 
-def _others(resources: Series, cores: int) -> Floats:
+def _compute_other_load(resources: Series, cores: int) -> Floats:
     """Return how many cores other processes used at each observation."""
     if "machine_cpu_percent" not in resources:
         return np.empty(0)
@@ -343,7 +356,7 @@ def _others(resources: Series, cores: int) -> Floats:
     return np.asarray(found[np.isfinite(found)])
 
 
-def _known(series: Series, column: str) -> Floats:
+def _get_finite_column(series: Series, column: str) -> Floats:
     """Return a column without NaN."""
     if column not in series:
         return np.empty(0)
@@ -351,13 +364,13 @@ def _known(series: Series, column: str) -> Floats:
     return values[np.isfinite(values)]
 
 
-def _grown(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> float:
+def _compute_increase(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> float:
     """Return the increase of a counter, or 0 if it is unknown."""
-    first, last = _number(before, name), _number(after, name)
+    first, last = _get_number(before, name), _get_number(after, name)
     return last - first if math.isfinite(last - first) else 0.0
 
 
-def _number(mapping: Mapping[str, Any], name: str) -> float:
+def _get_number(mapping: Mapping[str, Any], name: str) -> float:
     """Return a number of a mapping, or NaN."""
     value = mapping.get(name)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > 1e300:
@@ -365,7 +378,7 @@ def _number(mapping: Mapping[str, Any], name: str) -> float:
     return float(value)
 
 
-def diagnose(run: Run, warm_up: int | None = None) -> tuple[Doubt, ...]:
+def diagnose(run: Run, warm_up: int | None = None) -> tuple[ValidityWarning, ...]:
     """Return the reasons to distrust a run; empty if none is found.
 
     Files of older versions contain less data, so fewer doubts are found in them. If the model ran
@@ -374,23 +387,25 @@ def diagnose(run: Run, warm_up: int | None = None) -> tuple[Doubt, ...]:
     already allows for mutual influence and for differences between starts.
 
     ``warm_up`` is the number of calls that
-    :func:`nnpipe.measuring.quantile_intervals.warm_up_calls` returns, if it is known.
+    :func:`nnpipe.measuring.quantile_intervals.count_warm_up_calls` returns, if it is known.
     """
     inference = run.series.get("inference")
     if inference is None or "latency_ns" not in inference or not len(inference):
         return ()
     with np.errstate(all="ignore"):  # a result file may contain any number
-        return (*settings_doubts(run), *_doubts(run, inference, warm_up))
+        return (*check_settings(run), *_check_series(run, inference, warm_up))
 
 
-def settings_doubts(run: Run) -> Iterator[Doubt]:
+def check_settings(run: Run) -> Iterator[ValidityWarning]:
     """Yield a doubt if the run has handicaps, such as settings that make the framework slower."""
     told = run.timing.get("settings")
     if isinstance(told, list) and told:
-        yield Doubt("settings", f"not as its makers would run it: {', '.join(map(str, told))}")
+        yield ValidityWarning(
+            "settings", f"not as its makers would run it: {', '.join(map(str, told))}"
+        )
 
 
-def _doubts(run: Run, inference: Series, warm_up: int | None) -> Iterator[Doubt]:
+def _check_series(run: Run, inference: Series, warm_up: int | None) -> Iterator[ValidityWarning]:
     known = next(name for name in ("target_ns", "target_counts", "latency_ns") if name in inference)
     remote, counted = known != "latency_ns", known == "target_counts"
     times = np.asarray(inference[known], np.float64)
@@ -401,28 +416,30 @@ def _doubts(run: Run, inference: Series, warm_up: int | None) -> Iterator[Doubt]
         else np.cumsum(latency) - latency
     )
     if "round" in inference:  # the recorded state of the machine belongs to an earlier run
-        yield from clock_jumps(starts, starts + latency, False, Series({}), {}, {})
-        yield from coarse_clock(times)
+        yield from check_clock_jumps(starts, starts + latency, False, Series({}), {}, {})
+        yield from check_clock_resolution(times)
         return
     resources = run.series.get("resources", Series({}))
     before, after = (
-        _mapping(_mapping(run.host.get(when)).get("counters")) for when in ("before", "after")
+        _to_mapping(_to_mapping(run.host.get(when)).get("counters")) for when in ("before", "after")
     )
     # Calls on a schedule may wait for each other, so their times overlap.
     one_by_one = "scheduled_ns" not in inference and "load" not in run.timing
-    jumps = list(clock_jumps(starts, starts + latency, one_by_one, resources, before, after))
+    jumps = list(check_clock_jumps(starts, starts + latency, one_by_one, resources, before, after))
     yield from jumps
     if jumps and (times < 0).any():
         return
     if not counted:  # instructions repeat, and there is no clock
-        yield from coarse_clock(times)
-        yield from too_few(times, starts)
+        yield from check_clock_resolution(times)
+        yield from check_call_count(times, starts)
     if not remote:
-        yield from throttled(times, resources, before, after)
-        yield from loaded(resources, _mapping(run.host.get("cpu")).get("logical_cores"))
-        yield from preempted(resources, before, after)
-    yield from stability(times, warm_up_calls(times) if warm_up is None else warm_up)
+        yield from check_throttling(times, resources, before, after)
+        yield from check_other_load(
+            resources, _to_mapping(run.host.get("cpu")).get("logical_cores")
+        )
+        yield from check_preemption(resources, before, after)
+    yield from check_stability(times, count_warm_up_calls(times) if warm_up is None else warm_up)
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _to_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}

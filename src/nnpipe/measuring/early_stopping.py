@@ -47,7 +47,7 @@ class EarlyStoppingEstimate:
     discarded: int
 
 
-def least_samples(
+def compute_least_samples(
     percentile: float,
     over_latency: int,
     confidence: float = CONFIDENCE,
@@ -72,21 +72,23 @@ def least_samples(
     ValueError
         If a share is not between 0 and 1, or the count is negative.
     """
-    share = _share(percentile, confidence, tolerance)
+    share = _compute_share(percentile, confidence, tolerance)
     if over_latency < 0:
         raise ValueError(f"{over_latency} samples cannot be over-latency")
     low, high = 0, max(1, math.ceil((over_latency + 1) / (1 - share)))
-    while not _enough(high, over_latency, share, confidence):
+    while not _has_enough(high, over_latency, share, confidence):
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (
-            (low, middle) if _enough(middle, over_latency, share, confidence) else (middle, high)
+            (low, middle)
+            if _has_enough(middle, over_latency, share, confidence)
+            else (middle, high)
         )
     return high + over_latency
 
 
-def early_stopping(
+def compute_early_stopping_estimate(
     latencies: npt.NDArray[Any],
     percentile: float,
     confidence: float = CONFIDENCE,
@@ -102,11 +104,11 @@ def early_stopping(
     latencies
         ``(samples,)`` in any order and unit.
     percentile, confidence, tolerance
-        As for :func:`least_samples`.
+        As for :func:`compute_least_samples`.
     """
-    share = _share(percentile, confidence, tolerance)
+    share = _compute_share(percentile, confidence, tolerance)
     samples = len(latencies)
-    needed = least_samples(percentile, 1, confidence, tolerance)
+    needed = compute_least_samples(percentile, 1, confidence, tolerance)
     if samples < needed:
         return EarlyStoppingEstimate(percentile, samples, needed, None, 0)
     # The largest t for which h = samples - t is enough; it is somewhat below the expected number.
@@ -115,7 +117,7 @@ def early_stopping(
         middle = (low + high) // 2
         low, high = (
             (middle, high)
-            if _enough(samples - middle, middle, share, confidence)
+            if _has_enough(samples - middle, middle, share, confidence)
             else (low, middle)
         )
     place = samples - low
@@ -124,7 +126,7 @@ def early_stopping(
     )
 
 
-def _share(percentile: float, confidence: float, tolerance: float) -> float:
+def _compute_share(percentile: float, confidence: float, tolerance: float) -> float:
     if not 0 < percentile < 1 or not 0 < confidence < 1 or not 0 <= tolerance < percentile:
         raise ValueError(
             f"percentile {percentile}, confidence {confidence} and tolerance {tolerance} are to be "
@@ -134,5 +136,5 @@ def _share(percentile: float, confidence: float, tolerance: float) -> float:
     return percentile - tolerance
 
 
-def _enough(in_time: int, over_latency: int, share: float, confidence: float) -> bool:
+def _has_enough(in_time: int, over_latency: int, share: float, confidence: float) -> bool:
     return in_time > 0 and incomplete_beta(share, in_time, over_latency + 1) <= 1 - confidence

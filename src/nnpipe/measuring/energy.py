@@ -18,7 +18,7 @@ import numpy as np
 from nnpipe.core.energy_meter import EnergyMeter, MeterReading
 from nnpipe.core.errors import NNPipeError, NotSupported
 from nnpipe.core.progress import Progress, silent
-from nnpipe.core.secret import shown_settings
+from nnpipe.core.secret import hide_settings_secrets
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch
 from nnpipe.measuring.loop import Clock, Window
@@ -81,16 +81,19 @@ def measure_energy(
     """
     with meter.open() as reading, Window(session, clock, settling=False) as window:
         window.check(batches)
-        idle = _idle(reading, idle_seconds, clock, sleep) if idle_seconds else []
+        idle = _measure_idle(reading, idle_seconds, clock, sleep) if idle_seconds else []
         blocks = max(BLOCKS, math.ceil(seconds / _LONGEST_S))
         block_s = max(seconds / blocks, _STEPS * reading.resolution_s, _SHORTEST_S)
-        calls = _calls_in(block_s, window, batches, samples, clock)
-        stamps, counted = [_marked(reading, clock)], 0
+        calls = _find_call_count(block_s, window, batches, samples, clock)
+        stamps, counted = [_record_mark(reading, clock)], 0
         for _ in progress(range(blocks), f"energy: {reading.source}", blocks):
             counted = _run(window, batches, samples, calls)
-            stamps.append(_marked(reading, clock))
+            stamps.append(_record_mark(reading, clock))
         joules = np.array(reading.joules(), np.float64)
-    about: dict[str, Any] = {"source": reading.source, "meter": shown_settings(meter.describe())}
+    about: dict[str, Any] = {
+        "source": reading.source,
+        "meter": hide_settings_secrets(meter.describe()),
+    }
     if idle:
         about |= {
             "idle_seconds": sum(idle),
@@ -107,7 +110,7 @@ def measure_energy(
     return Series(columns), about
 
 
-def energy_phase(
+def run_energy_phase(
     session: InferenceSession,
     items: Sequence[tuple[Batch, int]],
     meter: EnergyMeter,
@@ -139,29 +142,29 @@ def energy_phase(
             clock=clock,
         )
     except NNPipeError as error:
-        timing["energy"] = {"reason": str(error), "meter": shown_settings(meter.describe())}
+        timing["energy"] = {"reason": str(error), "meter": hide_settings_secrets(meter.describe())}
         return {}
     return {"energy": found}
 
 
-def _idle(
+def _measure_idle(
     reading: MeterReading, seconds: float, clock: Clock, sleep: Callable[[float], object]
 ) -> list[float]:
     """Measure without inferences, and return the length of each span in seconds."""
     count = max(1, math.ceil(seconds / _IDLE_SPAN_S))
-    stamps = [_marked(reading, clock)]
+    stamps = [_record_mark(reading, clock)]
     for _ in range(count):
         sleep(seconds / count)
-        stamps.append(_marked(reading, clock))
+        stamps.append(_record_mark(reading, clock))
     return [(after - before) / 1e9 for before, after in pairwise(stamps)]
 
 
-def _marked(reading: MeterReading, clock: Clock) -> int:
+def _record_mark(reading: MeterReading, clock: Clock) -> int:
     reading.mark()
     return clock()
 
 
-def _calls_in(
+def _find_call_count(
     seconds: float, window: Window, batches: Sequence[Batch], samples: Sequence[int], clock: Clock
 ) -> int:
     """Return the number of calls that take so long, found by running more and more of them."""

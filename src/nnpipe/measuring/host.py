@@ -24,9 +24,9 @@ from typing import Any
 
 import psutil
 
-from nnpipe.core.processor import instruction_sets
+from nnpipe.core.processor import read_instruction_sets
 from nnpipe.core.registry import ENTRY_POINTS
-from nnpipe.measuring.counters import GPUs, counters
+from nnpipe.measuring.counters import GPUs, read_counters
 
 PACKAGES = tuple(
     "nnpipe numpy psutil torch torchvision tensorflow tensorflow-cpu keras jax jaxlib onnx "
@@ -51,17 +51,17 @@ _INSTRUCTIONS = frozenset(
 )
 
 
-def framework_versions(names: Iterable[str] = PACKAGES) -> dict[str, str]:
+def get_framework_versions(names: Iterable[str] = PACKAGES) -> dict[str, str]:
     """Return the versions of these distributions, if installed, and of nnpipe's plugins; nothing is
     imported.
 
     A process looks for them once.
     """
-    return dict(_versions(tuple(names)))
+    return dict(_read_versions(tuple(names)))
 
 
 @functools.lru_cache(maxsize=8)
-def _versions(names: tuple[str, ...]) -> Mapping[str, str]:
+def _read_versions(names: tuple[str, ...]) -> Mapping[str, str]:
     plugins = {
         entry.dist.name
         for entry in importlib.metadata.entry_points(group=ENTRY_POINTS)
@@ -74,7 +74,7 @@ def _versions(names: tuple[str, ...]) -> Mapping[str, str]:
     return found
 
 
-def host_facts(
+def read_host_facts(
     environment: Mapping[str, str] = os.environ, root: Path = Path("/")
 ) -> dict[str, Any]:
     """Return the facts that do not change during a measurement.
@@ -94,33 +94,33 @@ def host_facts(
         ``container`` and ``limits``.
     """
     facts: dict[str, Any] = {
-        "system": _system(),
+        "system": _read_system(),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "cpu": _cpu(root),
+        "cpu": _read_cpu(root),
         "memory_bytes": psutil.virtual_memory().total,
         "environment": {
             name: environment[name] for name in THREAD_VARIABLES if name in environment
         },
     }
     with GPUs() as gpus:
-        facts["gpus"] = gpus.facts()
-    flags = _cpuinfo(root).get("flags", "").split()  # of x86, where a hypervisor shows itself
+        facts["gpus"] = gpus.get_facts()
+    flags = _read_cpuinfo(root).get("flags", "").split()  # of x86, where a hypervisor shows itself
     if flags:
         facts["hypervisor"] = "hypervisor" in flags
-    if board := _text(root / "proc/device-tree/model"):
+    if board := _read_text(root / "proc/device-tree/model"):
         facts["board"] = board
     if (root / ".dockerenv").exists() or (root / "run/.containerenv").exists():
         facts["container"] = True
-    if limits := _limits(root):
+    if limits := _read_limits(root):
         facts["limits"] = limits
     return facts
 
 
-def host_state() -> dict[str, Any]:
+def read_host_state() -> dict[str, Any]:
     """Return the facts that may change during a measurement: time, load, clock rate, temperatures,
     free memory.
 
-    ``counters`` are those of :func:`nnpipe.measuring.counters.counters`.
+    ``counters`` are those of :func:`nnpipe.measuring.counters.read_counters`.
     """
     memory, swap, process = psutil.virtual_memory(), psutil.swap_memory(), psutil.Process()
     state: dict[str, Any] = {
@@ -129,7 +129,7 @@ def host_state() -> dict[str, Any]:
         "swap_used_bytes": swap.used,
         "process_bytes": process.memory_info().rss,
         "process_threads": process.num_threads(),
-        "counters": counters(),
+        "counters": read_counters(),
     }
     with contextlib.suppress(OSError, AttributeError):
         state["load_average"] = [round(load, 2) for load in psutil.getloadavg()]
@@ -144,7 +144,7 @@ def host_state() -> dict[str, Any]:
     return state
 
 
-def thread_pools() -> list[dict[str, Any]]:
+def list_thread_pools() -> list[dict[str, Any]]:
     """Return the thread pools of loaded libraries (BLAS, OpenMP), if ``threadpoolctl`` is
     installed.
     """
@@ -159,7 +159,7 @@ def thread_pools() -> list[dict[str, Any]]:
     return [{name: pool[name] for name in kept if name in pool} for pool in pools]
 
 
-def _system() -> dict[str, Any]:
+def _read_system() -> dict[str, Any]:
     found = {
         "name": platform.system(),
         "release": platform.release(),
@@ -172,8 +172,8 @@ def _system() -> dict[str, Any]:
     return found
 
 
-def _cpu(root: Path) -> dict[str, Any]:
-    info = _cpuinfo(root)
+def _read_cpu(root: Path) -> dict[str, Any]:
+    info = _read_cpuinfo(root)
     found: dict[str, Any] = {
         "model": info.get("model name")
         or info.get("Model")
@@ -182,7 +182,7 @@ def _cpu(root: Path) -> dict[str, Any]:
         "physical_cores": psutil.cpu_count(logical=False),
         "logical_cores": psutil.cpu_count(),
     }
-    if instructions := sorted(_INSTRUCTIONS & instruction_sets(root)):
+    if instructions := sorted(_INSTRUCTIONS & read_instruction_sets(root)):
         found["instructions"] = instructions
     with contextlib.suppress(OSError, AttributeError):
         found["affinity"] = sorted(psutil.Process().cpu_affinity() or [])
@@ -192,7 +192,11 @@ def _cpu(root: Path) -> dict[str, Any]:
     cpus = root / "sys/devices/system/cpu"
     # Big and little cores can have different governors; all of them are listed.
     if governors := sorted(
-        {text for path in cpus.glob("cpu[0-9]*/cpufreq/scaling_governor") if (text := _text(path))}
+        {
+            text
+            for path in cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")
+            if (text := _read_text(path))
+        }
     ):
         found["governor"] = governors[0] if len(governors) == 1 else governors
     for name, path, meaning in (
@@ -200,48 +204,50 @@ def _cpu(root: Path) -> dict[str, Any]:
         ("turbo", cpus / "cpufreq/boost", {"1": True, "0": False}),
         ("hyperthreading", cpus / "smt/active", {"1": True, "0": False}),
     ):
-        if (text := _text(path)) in meaning:
+        if (text := _read_text(path)) in meaning:
             found[name] = meaning[text]
     return found
 
 
-def _cpuinfo(root: Path) -> dict[str, str]:
+def _read_cpuinfo(root: Path) -> dict[str, str]:
     """Return the entries of ``/proc/cpuinfo`` for the first core, and those for the board at its
     end.
     """
     found: dict[str, str] = {}
-    for line in (_text(root / "proc/cpuinfo") or "").splitlines():
+    for line in (_read_text(root / "proc/cpuinfo") or "").splitlines():
         name, _, value = line.partition(":")
         found.setdefault(name.strip(), value.strip())
     return found
 
 
-def _limits(root: Path) -> dict[str, Any]:
+def _read_limits(root: Path) -> dict[str, Any]:
     """Return the processor and memory limits of a container (control groups, versions 2 and 1)."""
     group = root / "sys/fs/cgroup"
     found: dict[str, Any] = {}
-    quota, _, period = (_text(group / "cpu.max") or "").partition(" ")
+    quota, _, period = (_read_text(group / "cpu.max") or "").partition(" ")
     if not quota:
         quota, period = (
-            _text(group / "cpu/cpu.cfs_quota_us") or "",
-            _text(group / "cpu/cpu.cfs_period_us") or "",
+            _read_text(group / "cpu/cpu.cfs_quota_us") or "",
+            _read_text(group / "cpu/cpu.cfs_period_us") or "",
         )
     if quota.isdigit() and period.isdigit() and int(period):
         found["cores"] = round(int(quota) / int(period), 3)
-    memory = _text(group / "memory.max") or _text(group / "memory/memory.limit_in_bytes") or ""
+    memory = (
+        _read_text(group / "memory.max") or _read_text(group / "memory/memory.limit_in_bytes") or ""
+    )
     if memory.isdigit() and int(memory) < psutil.virtual_memory().total:
         found["memory_bytes"] = int(memory)
     return found
 
 
-def _text(path: Path) -> str | None:
+def _read_text(path: Path) -> str | None:
     try:
         return path.read_text("utf-8", errors="replace").strip("\0\n ")
     except OSError:
         return None
 
 
-def machine_name(facts: Mapping[str, Any] | None = None) -> str:
+def get_machine_name(facts: Mapping[str, Any] | None = None) -> str:
     """Return a name for machines with this processor, as part of a path.
 
     It says nothing about whose machine it is, so virtual machines of one kind have one name.
@@ -249,14 +255,14 @@ def machine_name(facts: Mapping[str, Any] | None = None) -> str:
     Parameters
     ----------
     facts
-        Those of :func:`~nnpipe.measuring.host.host_facts`; by default of this machine.
+        Those of :func:`~nnpipe.measuring.host.read_host_facts`; by default of this machine.
 
     Examples
     --------
-    >>> machine_name({"cpu": {"model": "ACME (R) 9000", "logical_cores": 4, "instructions": ["avx2"]}})
+    >>> get_machine_name({"cpu": {"model": "ACME (R) 9000", "logical_cores": 4, "instructions": ["avx2"]}})
     'acme-r-9000-4-cores-d6ab4a5a'
     """
-    cpu = (host_facts() if facts is None else facts)["cpu"]
+    cpu = (read_host_facts() if facts is None else facts)["cpu"]
     model = (
         re.sub(r"[^a-z0-9]+", "-", str(cpu.get("model", "unknown")).lower()).strip("-")[:60]
         or "unknown"
@@ -265,6 +271,6 @@ def machine_name(facts: Mapping[str, Any] | None = None) -> str:
     return f"{model}-{cpu.get('logical_cores')}-cores-{zlib.crc32(told.encode()):08x}"
 
 
-def machine_folder(home: Path) -> Path:
+def get_machine_folder(home: Path) -> Path:
     """Return the folder for what is known about this machine, which may not exist yet."""
-    return home / ".local" / "share" / "nnpipe" / "machines" / machine_name()
+    return home / ".local" / "share" / "nnpipe" / "machines" / get_machine_name()

@@ -20,9 +20,9 @@ from nnpipe.measuring.loop import Clock
 from nnpipe.measuring.paired_comparison import (
     ComparisonPlan,
     Medians,
-    by_start,
+    compare_all_pairs,
+    index_by_start,
     is_settled,
-    verdicts,
 )
 
 _FEWEST_ROUNDS, _MOST_ROUNDS = 8, 60
@@ -103,7 +103,7 @@ class Record:
     seconds: float = 0.0
     interrupted: bool = False
 
-    def medians(self, candidates: int) -> list[Medians]:
+    def compute_medians(self, candidates: int) -> list[Medians]:
         """Return the median of each block, by candidate and start, in order of the rounds."""
         found: list[Medians] = []
         for candidate in range(candidates):
@@ -111,7 +111,7 @@ class Record:
             numbers = [
                 (turn.start, turn.round, float(np.median(turn.block.latency_ns))) for turn in turns
             ]
-            found.append(by_start(numbers))
+            found.append(index_by_start(numbers))
         return found
 
 
@@ -127,10 +127,10 @@ def interleave(
     """Compare candidates until all relevant pairs are decided, the time is over, or the last
     evaluation is done.
 
-    In each start, all remaining candidates are opened anew.  They are run in
-    blocks, in a new random order each round, for about half the time that opening
-    them took.  After certain starts (:meth:`ComparisonPlan.looks`), the results are
-    evaluated, and candidates that are significantly slower than another drop out.
+    In each start, all remaining candidates are opened anew.  They are run in blocks, in a new
+    random order each round, for about half the time that opening them took.  After certain starts
+    (:meth:`ComparisonPlan.list_evaluation_starts`), the results are evaluated, and candidates that
+    are significantly slower than another drop out.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def interleave(
     """
     record, alive = Record(), list(range(candidates))
     order = random.Random(plan.seed)
-    looks = plan.looks(candidates)
+    looks = plan.list_evaluation_starts(candidates)
     calls: dict[int, int] = {}
     rounds, begin = 0, clock()
     try:
@@ -186,7 +186,7 @@ def interleave(
                     stage.run(round_, turns, calls)
             alive = [place for place in alive if place not in record.failures]
             if len(alive) > 1 and start + 1 in looks:
-                alive = _left(alive, record.medians(candidates), plan)
+                alive = _find_undecided(alive, record.compute_medians(candidates), plan)
             record.seconds = (clock() - begin) / 1e9
             if len(alive) < 2 or record.seconds + (clock() - since) / 1e9 > plan.max_seconds:
                 break
@@ -199,10 +199,14 @@ def interleave(
     return record
 
 
-def _left(alive: Sequence[int], medians: Sequence[Medians], plan: ComparisonPlan) -> list[int]:
+def _find_undecided(
+    alive: Sequence[int], medians: Sequence[Medians], plan: ComparisonPlan
+) -> list[int]:
     """Return the candidates that are not yet decided; empty if all pairs are."""
     found = [
-        each for each in verdicts(medians, plan) if each.first in alive and each.second in alive
+        each
+        for each in compare_all_pairs(medians, plan)
+        if each.first in alive and each.second in alive
     ]
     lost = {each.second for each in found if each.kind == "faster" and is_settled(each, plan)}
     left = [place for place in alive if place not in lost]
@@ -236,7 +240,7 @@ class _Field:
             if (warm := self._call(place, max(plan.warmup_runs, _FEWEST_CALLS))) is not None:
                 typical[place] = max(float(np.median(warm.latency_ns)), 1.0)
         if not calls:
-            calls |= _calls_in_blocks(typical, plan.block_seconds)
+            calls |= _compute_calls_in_blocks(typical, plan.block_seconds)
             if same_calls:
                 calls |= dict.fromkeys(calls, min(calls.values(), default=_FEWEST_CALLS))
         since = self._clock()
@@ -265,7 +269,7 @@ class _Field:
             return None
 
 
-def _calls_in_blocks(typical_ns: Mapping[int, float], seconds: float) -> dict[int, int]:
+def _compute_calls_in_blocks(typical_ns: Mapping[int, float], seconds: float) -> dict[int, int]:
     """Return the calls in a block of each candidate: those of the fastest, unless that would take
     far too long.
 

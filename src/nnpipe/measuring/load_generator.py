@@ -21,9 +21,9 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch
 from nnpipe.measuring.load import Load, LoadResult, Query, Until
 from nnpipe.measuring.loop import Clock, Window
-from nnpipe.measuring.quantile_intervals import quantile_interval
+from nnpipe.measuring.quantile_intervals import compute_quantile_interval
 from nnpipe.measuring.series import Series
-from nnpipe.measuring.statistics import samples_needed
+from nnpipe.measuring.statistics import count_samples_needed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -50,7 +50,7 @@ _PR_SET_TIMERSLACK, _PR_GET_TIMERSLACK = 29, 30  # linux/prctl.h
 _SPIN_NS = 60_000
 
 
-def closed(
+def run_closed_loop(
     session: InferenceSession,
     queries: Sequence[Any],
     clock: Clock,
@@ -62,7 +62,7 @@ def closed(
     """Send each query when the previous one has been answered: one batch, unless ``ask`` takes
     something else.
     """
-    ask = ask or session._asker()
+    ask = ask or session._get_infer_function()
     for i, query in enumerate(queries):
         start = clock()
         found = ask(query)
@@ -74,7 +74,7 @@ def closed(
         del found  # free the outputs here, not while the next query is timed
 
 
-def closed_in_calls(
+def run_closed_loop_in_calls(
     session: InferenceSession,
     queries: Sequence[Any],
     clock: Clock,
@@ -83,10 +83,10 @@ def closed_in_calls(
     outputs: list[Any] | None,
 ) -> None:
     """Send each query of several batches when the previous one has been answered."""
-    closed(session, queries, clock, starts, ends, outputs, _in_calls(session))
+    run_closed_loop(session, queries, clock, starts, ends, outputs, _create_call_runner(session))
 
 
-def streamed(
+def run_offline(
     session: InferenceSession,
     queries: Sequence[Any],
     clock: Clock,
@@ -154,9 +154,9 @@ class ScheduledLoop:
         outputs: list[Any] | None,
     ) -> None:
         """Run one chunk."""
-        ask = _in_calls(session) if self._in_calls else session._asker()
+        ask = _create_call_runner(session) if self._in_calls else session._get_infer_function()
         wait = self._wait
-        with _punctual_sleep():
+        with _ensure_punctual_sleep():
             due = self._schedule(len(queries), clock)
             end = clock()
             for i, (query, at) in enumerate(zip(queries, due.tolist(), strict=True)):
@@ -209,7 +209,7 @@ class Poisson:
         return np.rint(self._random.exponential(self._mean_ns, count)).astype(np.int64)
 
 
-def waiting(clock: Clock, sleep: Callable[[float], object] = time.sleep) -> Wait:
+def create_wait(clock: Clock, sleep: Callable[[float], object] = time.sleep) -> Wait:
     """Return a function that waits until a time: it sleeps first, then polls the clock, since
     sleep ends late.
     """
@@ -225,7 +225,7 @@ def waiting(clock: Clock, sleep: Callable[[float], object] = time.sleep) -> Wait
 
 
 @contextmanager
-def _punctual_sleep() -> Iterator[None]:
+def _ensure_punctual_sleep() -> Iterator[None]:
     """Let this thread's sleeps end when they should: Linux may add 50 us to wake several threads
     at once.
     """
@@ -242,7 +242,7 @@ def _punctual_sleep() -> Iterator[None]:
         prctl(_PR_SET_TIMERSLACK, slack, 0, 0, 0)
 
 
-def _in_calls(session: InferenceSession) -> Callable[[Sequence[Batch]], list[Any]]:
+def _create_call_runner(session: InferenceSession) -> Callable[[Sequence[Batch]], list[Any]]:
     stream = session._stream
     return lambda calls: list(stream(calls))
 
@@ -302,8 +302,8 @@ def run_load(
         session, queries, load, samples=samples, clock=clock, wait=wait, keep=sample_outputs
     ) as generator:
         generator.warm_up(warmup)
-        *_, ended = progress(generator.until(until), f"load: {load.scenario}")
-        return generator.loaded(ended)
+        *_, ended = progress(generator.run_until(until), f"load: {load.scenario}")
+        return generator.build_result(ended)
 
 
 class LoadGenerator:
@@ -335,13 +335,22 @@ class LoadGenerator:
         self._load = load
         self._keep = keep
         self._open: ScheduledLoop | None = None
-        loop = streamed if load.scenario == "offline" else closed_in_calls if in_calls else closed
+        loop = (
+            run_offline
+            if load.scenario == "offline"
+            else run_closed_loop_in_calls
+            if in_calls
+            else run_closed_loop
+        )
         if load.rate is not None:
             self._open = ScheduledLoop(
-                Poisson(load.rate, load.seed), wait or waiting(clock), in_calls
+                Poisson(load.rate, load.seed), wait or create_wait(clock), in_calls
             )
         self._window = Window(
-            session, clock, self._open or loop, settling=loop is not streamed and self._open is None
+            session,
+            clock,
+            self._open or loop,
+            settling=loop is not run_offline and self._open is None,
         )
         sizes = self._window.check([call for query in queries for call in query])
         if samples is None:
@@ -378,13 +387,13 @@ class LoadGenerator:
             for batch in self._calls[number % len(self._calls)]:
                 self._session.infer(batch)
 
-    def until(self, until: Until) -> Iterator[str]:
+    def run_until(self, until: Until) -> Iterator[str]:
         """Run chunks until a condition is reached; yield its name, or an empty string, after
         each chunk.
         """
-        look_at = max(until.least, samples_needed(until.share))
+        look_at = max(until.least, count_samples_needed(until.share))
         most = min(until.queries or _MOST_QUERIES, _MOST_QUERIES)
-        due = self._due_within(until.seconds)
+        due = self._count_due_within(until.seconds)
         while True:
             seconds = until.seconds is not None and (
                 self.queries >= due or self.busy_ns >= until.seconds * 1e9
@@ -398,7 +407,7 @@ class LoadGenerator:
                 and self.queries >= look_at
                 and (self._open is None or self._open.idle)
             ):
-                if half_width(self.latencies(), until.share) <= until.precision:
+                if compute_half_width(self.get_latencies(), until.share) <= until.precision:
                     yield "precision"
                     return
                 look_at = math.ceil(_LOOK_AGAIN * self.queries)
@@ -442,7 +451,7 @@ class LoadGenerator:
             return self._window.busy_ns
         return int(self._window.chunks[-1][1][-1]) - self._window.origin_ns - self._open.stood_ns
 
-    def latencies(self) -> npt.NDArray[np.int64]:
+    def get_latencies(self) -> npt.NDArray[np.int64]:
         """Return the latency of every query, in nanoseconds."""
         chunks = self._window.chunks
         since = self._open.due_ns if self._open is not None else [starts for starts, _, _ in chunks]
@@ -450,15 +459,15 @@ class LoadGenerator:
             [ends - start for (_, ends, _), start in zip(chunks, since, strict=True)]
         )
 
-    def loaded(self, ended: str) -> LoadResult:
+    def build_result(self, ended: str) -> LoadResult:
         """Return the recorded load."""
         columns = dict(self._window.series().columns)
         if self._open is not None:
-            columns["latency_ns"] = self.latencies()
+            columns["latency_ns"] = self.get_latencies()
             columns["scheduled_ns"] = np.concatenate(self._open.due_ns) - self._window.origin_ns
         unanswered = 0
         if self._open is not None:
-            unanswered = max(self._due_within(self.busy_ns / 1e9) - self.queries, 0)
+            unanswered = max(self._count_due_within(self.busy_ns / 1e9) - self.queries, 0)
         return LoadResult(
             Series(columns),
             ended,
@@ -468,7 +477,7 @@ class LoadGenerator:
             tuple(self._sampled),
         )
 
-    def _due_within(self, seconds: float | None) -> int:
+    def _count_due_within(self, seconds: float | None) -> int:
         """Return the number of queries that are due within ``seconds``, up to the limit."""
         if self._load.rate is None or seconds is None:
             return _MOST_QUERIES
@@ -486,11 +495,11 @@ class LoadGenerator:
             del self._sampled[int(self._choice.integers(len(self._sampled)))]
 
 
-def half_width(latencies: npt.NDArray[Any], share: float) -> float:
+def compute_half_width(latencies: npt.NDArray[Any], share: float) -> float:
     """Return half the width of a percentile's 95 % interval relative to it; infinite without an
     interval.
     """
-    interval = quantile_interval(latencies, share)
+    interval = compute_quantile_interval(latencies, share)
     middle = float(np.quantile(latencies, share))
     if interval is None:
         return math.inf

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from nnpipe.core.arguments import argument, arguments_of
+from nnpipe.core.arguments import argument, list_arguments
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError
 from nnpipe.measuring.load import Load, Until
@@ -103,7 +103,9 @@ class LoadOptions(Component):
                     "the highest rate is found for the load 'server': leave --load and --rate out"
                 )
         elif self.scenario is None:
-            given = [a.flag for a in arguments_of(type(self)) if getattr(self, a.name) != a.default]
+            given = [
+                a.flag for a in list_arguments(type(self)) if getattr(self, a.name) != a.default
+            ]
             given = [flag for flag in given if flag != "--audit"]
             if given:
                 raise ConfigError(f"{', '.join(given)} is for loads: name one with --load")
@@ -121,7 +123,7 @@ class LoadOptions(Component):
             return Load(seed=self.load_seed)
         return Load(scenario=self.scenario, rate=self.rate, seed=self.load_seed)
 
-    def until(self) -> Until:
+    def build_until(self) -> Until:
         """Return the conditions that end the load."""
         seconds = self.load_seconds
         if seconds is None and self.load_queries is None:
@@ -134,7 +136,7 @@ class LoadOptions(Component):
             share=percent / 100,
         )
 
-    def bound(self) -> LatencyBound | None:
+    def get_latency_bound(self) -> LatencyBound | None:
         """Return the bound on latency, if there is one."""
         return None if self.max_latency is None else LatencyBound.parse(self.max_latency)
 

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.session import InferenceSession
-from nnpipe.core.tensors import Batch, batch_size
+from nnpipe.core.tensors import Batch, get_batch_size
 from nnpipe.measuring.series import Series
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Window:
         self.busy_ns = 0
         self._session = session
         self._clock = clock
-        self._loop = loop or _stamp
+        self._loop = loop or _run_chunk
         self._settling_calls = _SETTLING_CALLS if settling else 0
         self.chunks: list[tuple[npt.NDArray[np.int64], ...]] = []
         self._frozen = False
@@ -117,7 +117,7 @@ class Window:
             looks = {name: (array.dtype, array.shape) for name, array in batch.items()}
             if looks != passed:
                 self._session.io.check_inputs(batch)
-                passed, size = looks, batch_size(batch)
+                passed, size = looks, get_batch_size(batch)
             sizes.append(size)
         return sizes
 
@@ -158,7 +158,7 @@ class Window:
         # chunk.
         starts, ends = np.full(len(batches), -1, np.int64), np.full(len(batches), -1, np.int64)
         outputs: list[Any] = [None] * len(batches)
-        with _no_collections():
+        with _suppress_garbage_collection():
             kept = outputs if keep else None
             settling = min(self._settling_calls, len(batches) // _SETTLING_SHARE)
             if settling:
@@ -209,7 +209,7 @@ class Window:
         )
 
 
-def _stamp(
+def _run_chunk(
     session: InferenceSession,
     batches: Sequence[Batch],
     clock: Clock,
@@ -233,7 +233,7 @@ def _stamp(
 
 
 @contextmanager
-def _no_collections() -> Iterator[None]:
+def _suppress_garbage_collection() -> Iterator[None]:
     """Switch the garbage collector off during the block, and then restore its state."""
     collecting = gc.isenabled()
     gc.disable()

@@ -26,11 +26,11 @@ from nnpipe.core.distributions import incomplete_beta
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
-from nnpipe.measuring.early_stopping import CONFIDENCE, least_samples
+from nnpipe.measuring.early_stopping import CONFIDENCE, compute_least_samples
 from nnpipe.measuring.load import Load, LoadResult, Query
 from nnpipe.measuring.load_generator import LoadGenerator, Wait
 from nnpipe.measuring.loop import Clock
-from nnpipe.measuring.quantile_intervals import autocorrelation_time
+from nnpipe.measuring.quantile_intervals import compute_autocorrelation_time
 
 Verdict = Literal["kept", "broken", "open"]
 
@@ -82,29 +82,29 @@ class LatencyBound:
             )
         return cls(percent / 100, bound_ns)
 
-    def over(self, latencies_ns: npt.NDArray[Any]) -> int:
+    def count_over(self, latencies_ns: npt.NDArray[Any]) -> int:
         """Return the number of latencies above the bound."""
         return int(np.count_nonzero(latencies_ns > self.bound_ns))
 
-    def verdict(self, queries: int, over: int, confidence: float = CONFIDENCE) -> Verdict:
+    def compute_verdict(self, queries: int, over: int, confidence: float = CONFIDENCE) -> Verdict:
         """Return whether ``over`` of ``queries`` above the bound show that it is kept or broken, or
         neither yet.
 
-        "Kept" is LoadGen's criterion (:func:`~nnpipe.measuring.early_stopping.least_samples`).
-        "Broken" means that if the bound were just kept, so many queries above it would have a
-        probability of at most 1 - ``confidence``.
-        """
-        if queries >= least_samples(self.share, over, confidence):
+        "Kept" is LoadGen's criterion
+        (:func:`~nnpipe.measuring.early_stopping.compute_least_samples`). "Broken" means that if the
+        bound were just kept, so many queries above it would have a probability of at most 1 -
+        ``confidence``."""
+        if queries >= compute_least_samples(self.share, over, confidence):
             return "kept"
         if over and incomplete_beta(1 - self.share, over, queries - over + 1) <= 1 - confidence:
             return "broken"
         return "open"
 
-    def judge(self, latencies_ns: npt.NDArray[Any]) -> Verdict:
+    def evaluate(self, latencies_ns: npt.NDArray[Any]) -> Verdict:
         """Return the verdict for latencies in the order of time, which may depend on each other."""
         above = latencies_ns > self.bound_ns
-        time = autocorrelation_time(above)
-        return self.verdict(
+        time = compute_autocorrelation_time(above)
+        return self.compute_verdict(
             math.floor(len(above) / time), math.ceil(np.count_nonzero(above) / time)
         )
 
@@ -226,7 +226,7 @@ class _Search:
 
     def steps(self, warmup: int) -> Iterator[str]:
         """Run the search, and yield after each chunk."""
-        if (yield from self._without_load(warmup)) == "broken":
+        if (yield from self._measure_without_load(warmup)) == "broken":
             return
         low, high = 0.0, self.capacity * (1 + self.resolution)
         while high > low * (1 + self.resolution) and high > self.capacity * _LEAST_SHARE:
@@ -266,7 +266,7 @@ class _Search:
             )
         return MaxRate(self.rate, refused, reason, tuple(self.trials), self.last)
 
-    def _without_load(self, warmup: int) -> Generator[str, None, Verdict]:
+    def _measure_without_load(self, warmup: int) -> Generator[str, None, Verdict]:
         """Measure the rate of the session without a schedule, where each query follows the
         previous answer.
         """
@@ -286,9 +286,9 @@ class _Search:
                         1,
                     )
                 )
-                verdict = self._verdict(generator)
+                verdict = self._compute_verdict(generator)
                 yield "without load"
-            return self._note(generator, 0.0, verdict)
+            return self._record_trial(generator, 0.0, verdict)
 
     def _try(self, rate: float, confirming: bool = False) -> Generator[str, None, Verdict]:
         load = Load(scenario="server", rate=rate, seed=self.seed + len(self.trials))
@@ -300,30 +300,34 @@ class _Search:
             while verdict != "broken" and generator.busy_ns < max(most, least):
                 if verdict == "kept" and generator.busy_ns >= least:
                     break
-                over = self.bound.over(generator.latencies()) if generator.queries else 0
-                missing = max(least_samples(self.bound.share, over), look_at) - generator.queries
+                over = self.bound.count_over(generator.get_latencies()) if generator.queries else 0
+                missing = (
+                    max(compute_least_samples(self.bound.share, over), look_at) - generator.queries
+                )
                 generator.run_chunk(
                     max(missing, math.ceil((least - generator.busy_ns) / 1e9 * rate), 1)
                 )
                 yield f"{rate:.4g}/s"
                 if not confirming:
-                    verdict = self._verdict(generator)
+                    verdict = self._compute_verdict(generator)
                 elif generator.queries >= look_at and generator.busy_ns >= least:
                     # Checked rarely, since frequent checks make wrong verdicts more likely.
                     verdict, look_at = (
-                        self.bound.judge(generator.latencies()),
+                        self.bound.evaluate(generator.get_latencies()),
                         math.ceil(1.5 * generator.queries),
                     )
             if confirming and verdict == "open":
-                verdict = self.bound.judge(generator.latencies())
-            return self._note(generator, rate, verdict)
+                verdict = self.bound.evaluate(generator.get_latencies())
+            return self._record_trial(generator, rate, verdict)
 
-    def _verdict(self, generator: LoadGenerator) -> Verdict:
-        return self.bound.verdict(generator.queries, self.bound.over(generator.latencies()))
+    def _compute_verdict(self, generator: LoadGenerator) -> Verdict:
+        return self.bound.compute_verdict(
+            generator.queries, self.bound.count_over(generator.get_latencies())
+        )
 
-    def _note(self, generator: LoadGenerator, rate: float, verdict: Verdict) -> Verdict:
-        loaded = generator.loaded("decided")
-        over = self.bound.over(loaded.series["latency_ns"])
+    def _record_trial(self, generator: LoadGenerator, rate: float, verdict: Verdict) -> Verdict:
+        loaded = generator.build_result("decided")
+        over = self.bound.count_over(loaded.series["latency_ns"])
         self.trials.append(Trial(rate, loaded.rate, len(loaded.series), over, verdict))
         self.capacity = self.capacity or loaded.rate
         self.last = loaded

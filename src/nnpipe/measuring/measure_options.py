@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.component import Component, arguments_in
+from nnpipe.core.component import Component, parse_arguments
 from nnpipe.core.energy_meter import EnergyMeter
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.registry import find
@@ -98,14 +98,14 @@ class MeasureOptions(Component):
         elif self.pace_seconds is not None:
             raise ConfigError("--pace-seconds is for a pace: name one with --pace")
         if self.energy_meter is not None:
-            self.meter()
+            self.create_meter()
         elif self.energy_meter_options or self.idle_seconds:
             raise ConfigError(
                 "--energy-meter-options and --idle-seconds are for a meter: name one with "
                 "--energy-meter"
             )
 
-    def meter(self) -> EnergyMeter | None:
+    def create_meter(self) -> EnergyMeter | None:
         """Return the energy meter, if one is named.
 
         Raises
@@ -118,7 +118,7 @@ class MeasureOptions(Component):
         if self.energy_meter is None:
             return None
         cls = find(self.energy_meter, EnergyMeter)
-        return cls.from_json(arguments_in(cls, self.energy_meter_options))
+        return cls.from_json(parse_arguments(cls, self.energy_meter_options))
 
     def check_with(self, load: LoadOptions) -> None:
         """Raise :class:`~nnpipe.core.errors.ConfigError` if a load is given, and a pace or an

@@ -102,7 +102,7 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Paced:
+class PacedCalls:
     """The calls that were measured at a pace.
 
     Parameters
@@ -133,7 +133,7 @@ def run_paced(
     progress: Progress = silent,
     clock: Clock = time.perf_counter_ns,
     sleep: Callable[[float], object] = time.sleep,
-) -> Paced:
+) -> PacedCalls:
     """Run batches repeatedly, one in each period of a pace.
 
     Parameters
@@ -187,7 +187,7 @@ def run_paced(
         columns = dict(window.series().columns)
         columns["scheduled_ns"] = np.array(rhythm.due_ns, np.int64) - window.origin_ns
         columns["asleep"] = asleep.astype(np.int64)
-        return Paced(Series(columns), rhythm.missed, window.origin_ns)
+        return PacedCalls(Series(columns), rhythm.missed, window.origin_ns)
 
 
 class _Rhythm:

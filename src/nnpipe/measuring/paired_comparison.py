@@ -75,7 +75,7 @@ class Centre:
         return math.inf if self.interval is None else (self.interval[1] - self.interval[0]) / 2
 
 
-def centre(values: npt.ArrayLike, confidence: float) -> Centre:
+def compute_centre(values: npt.ArrayLike, confidence: float) -> Centre:
     """Estimate the centre of a symmetric distribution, by inverting Wilcoxon's signed-rank test.
 
     M. Hollander, D. A. Wolfe and E. Chicken, "Nonparametric Statistical
@@ -96,16 +96,16 @@ def centre(values: npt.ArrayLike, confidence: float) -> Centre:
     found = np.asarray(values, np.float64)
     if found.ndim != 1 or not len(found):
         raise ValueError(f"a centre needs values in a row, these are of shape {found.shape}")
-    needed = values_needed(confidence)
-    means = pair_means(found)
+    needed = count_values_needed(confidence)
+    means = compute_walsh_averages(found)
     value = float(np.median(means))
     if len(found) < needed:
         return Centre(value, None, len(found), needed)
-    left_out = _left_out(len(found), confidence)
+    left_out = _count_excluded_means(len(found), confidence)
     return Centre(value, (float(means[left_out]), float(means[-1 - left_out])), len(found), needed)
 
 
-def values_needed(confidence: float) -> int:
+def count_values_needed(confidence: float) -> int:
     """Return the least number of values that support an interval: n with 2^(1 - n) <= 1 -
     confidence; 6 at 95 %.
     """
@@ -114,7 +114,7 @@ def values_needed(confidence: float) -> int:
     return max(1, math.ceil(1 - math.log2(1 - confidence) - 1e-9))
 
 
-def pair_means(values: Floats) -> Floats:
+def compute_walsh_averages(values: Floats) -> Floats:
     """Return the sorted means of all pairs of values, including each with itself (Walsh
     averages): (n (n + 1) / 2,).
     """
@@ -123,17 +123,17 @@ def pair_means(values: Floats) -> Floats:
 
 
 @lru_cache(maxsize=512)
-def _left_out(number: int, confidence: float) -> int:
+def _count_excluded_means(number: int, confidence: float) -> int:
     """Return how many pair means to exclude at each end: the largest k with 2 P(W <= k) <= 1 -
     confidence.
     """
-    below = np.cumsum(_signed_rank(number))
+    below = np.cumsum(_compute_signed_rank_distribution(number))
     most = int(np.searchsorted(2 * below, (1 - confidence) * (1 + 1e-9), side="right")) - 1
     return max(0, most)
 
 
 @lru_cache(maxsize=256)
-def _signed_rank(number: int) -> Floats:
+def _compute_signed_rank_distribution(number: int) -> Floats:
     """Return the probability of each sum of positive ranks, 0 to n (n + 1) / 2, if both signs
     are equally likely.
     """
@@ -200,16 +200,16 @@ class ComparisonPlan:
         if self.warmup_runs < 0:
             raise ConfigError(f"warmup_runs: must not be negative, {self.warmup_runs} is")
 
-    def level(self, candidates: int) -> float:
+    def compute_pair_confidence(self, candidates: int) -> float:
         """Return the confidence of the interval of one pair at one evaluation."""
         pairs = max(1, candidates * (candidates - 1) // 2)
         return 1 - (1 - self.confidence) / (LOOKS * pairs)
 
-    def looks(self, candidates: int) -> tuple[int, ...]:
+    def list_evaluation_starts(self, candidates: int) -> tuple[int, ...]:
         """Return the numbers of starts after which to evaluate: 8, 12, 18, 27, 41, 61 for two
         candidates at 95 %.
         """
-        first = values_needed(self.level(candidates))
+        first = count_values_needed(self.compute_pair_confidence(candidates))
         return tuple(math.ceil(first * _GROWTH**look - 1e-9) for look in range(LOOKS))
 
 
@@ -257,9 +257,9 @@ Medians = Mapping[int, Mapping[int, float]]
 """By start and round: one time for each block of a candidate, in nanoseconds."""
 
 
-def by_start(figures: Iterable[tuple[int, int, float]]) -> dict[int, dict[int, float]]:
+def index_by_start(figures: Iterable[tuple[int, int, float]]) -> dict[int, dict[int, float]]:
     """Arrange ``(start, round, figure)`` by start and round."""
-    check_call(by_start, locals())
+    check_call(index_by_start, locals())
     found: dict[int, dict[int, float]] = {}
     for start, round_, figure in figures:
         found.setdefault(start, {})[round_] = figure
@@ -278,11 +278,11 @@ def start_ratios(first: Medians, second: Medians) -> Floats:
             math.log(two[r] / one[r]) for r in one.keys() & two.keys() if one[r] > 0 and two[r] > 0
         ]
         if logs:
-            found.append(float(np.median(pair_means(np.array(logs)))))
+            found.append(float(np.median(compute_walsh_averages(np.array(logs)))))
     return np.array(found)
 
 
-def verdict(
+def compare_pair(
     places: tuple[int, int], logs: npt.NDArray[np.float64], plan: ComparisonPlan, candidates: int
 ) -> Verdict | None:
     """Compare two of ``candidates`` candidates by their :func:`start_ratios`; ``None`` if they
@@ -290,30 +290,30 @@ def verdict(
     """
     if not len(logs):
         return None
-    found = centre(logs, plan.level(candidates))
+    found = compute_centre(logs, plan.compute_pair_confidence(candidates))
     if found.value < 0:
-        found = centre(-logs, plan.level(candidates))
+        found = compute_centre(-logs, plan.compute_pair_confidence(candidates))
         places = places[1], places[0]
     ends = found.interval
     return Verdict(
         *places,
-        _kind(found, plan),
+        _choose_kind(found, plan),
         math.exp(found.value),
         ends and (math.exp(ends[0]), math.exp(ends[1])),
         found.number,
-        _more(found, plan),
+        _compute_missing_starts(found, plan),
     )
 
 
-def verdicts(
+def compare_all_pairs(
     medians: Sequence[Medians], plan: ComparisonPlan, candidates: int | None = None
 ) -> list[Verdict]:
     """Compare all pairs that ran together; ``candidates`` is the number of all candidates,
     including failed ones.
     """
-    check_call(verdicts, locals())
+    check_call(compare_all_pairs, locals())
     found = (
-        verdict(
+        compare_pair(
             (one, other),
             start_ratios(medians[one], medians[other]),
             plan,
@@ -329,10 +329,10 @@ def is_settled(found: Verdict, plan: ComparisonPlan) -> bool:
     """Return whether a pair needs no more starts: it is decided, with the wanted precision."""
     if found.interval is None or found.kind == "undecided":
         return False
-    return plan.precision is None or _reach(found.interval) <= plan.precision
+    return plan.precision is None or _compute_half_width(found.interval) <= plan.precision
 
 
-def _kind(found: Centre, plan: ComparisonPlan) -> Kind:
+def _choose_kind(found: Centre, plan: ComparisonPlan) -> Kind:
     if found.interval is None:
         return "undecided"
     low, high = found.interval
@@ -347,24 +347,24 @@ def _kind(found: Centre, plan: ComparisonPlan) -> Kind:
     return "faster" if low > 0 else "undecided"
 
 
-def _more(found: Centre, plan: ComparisonPlan) -> int | None:
+def _compute_missing_starts(found: Centre, plan: ComparisonPlan) -> int | None:
     """Estimate how many more starts would decide: the width is inversely proportional to the
     root of their number.
     """
     if found.interval is None:
         return found.needed - found.number
     aims = [] if plan.precision is None else [plan.precision]
-    if _kind(found, plan) == "undecided":
+    if _choose_kind(found, plan) == "undecided":
         # Both are decisions: that there is a difference, or that it is irrelevant.
         margin = math.log1p(plan.margin) if plan.margin else 0.0
         aims.append(max(abs(found.value), margin - abs(found.value)))
     aim = min(aims, default=math.inf)
-    if found.reach <= aim and _kind(found, plan) != "undecided":
+    if found.reach <= aim and _choose_kind(found, plan) != "undecided":
         return 0
     if aim <= 0 or (needed := found.number * (found.reach / aim) ** 2) > _MOST_STARTS:
         return None
     return max(1, math.ceil(needed) - found.number)
 
 
-def _reach(interval: tuple[float, float]) -> float:
+def _compute_half_width(interval: tuple[float, float]) -> float:
     return math.log(interval[1] / interval[0]) / 2

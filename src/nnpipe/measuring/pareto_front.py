@@ -32,7 +32,7 @@ Flags = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 
 
-def dominated(tables: Floats) -> Flags:
+def find_dominated(tables: Floats) -> Flags:
     """Return which rows are dominated by another row of their table.
 
     Parameters
@@ -47,23 +47,25 @@ def dominated(tables: Floats) -> Flags:
     """
     columns = tables.shape[-1]
     if columns > 3:
-        return np.stack([_by_bits(table) for table in tables])
+        return np.stack([_find_dominated_by_bits(table) for table in tables])
     order = np.lexsort([tables[..., column] for column in reversed(range(columns))], axis=-1)
     ordered = np.take_along_axis(tables, order[..., None], axis=1)
-    lost = [_one, _two, _three][columns - 1](ordered)
+    lost = [_find_dominated_1d, _find_dominated_2d, _find_dominated_3d][columns - 1](ordered)
     # Equal rows are dominated together or not at all.
-    lost = np.take_along_axis(lost, _firsts((ordered[:, 1:] != ordered[:, :-1]).any(-1)), axis=1)
+    lost = np.take_along_axis(
+        lost, _find_group_starts((ordered[:, 1:] != ordered[:, :-1]).any(-1)), axis=1
+    )
     found = np.empty_like(lost)
     np.put_along_axis(found, order, lost, axis=1)
     return found
 
 
-def _one(ordered: Floats) -> Flags:
+def _find_dominated_1d(ordered: Floats) -> Flags:
     """Return which rows of one column are not the least; only the first of equal rows is used."""
     return ordered[..., 0] > ordered[:, :1, 0]
 
 
-def _two(ordered: Floats) -> Flags:
+def _find_dominated_2d(ordered: Floats) -> Flags:
     """Return which have a row further up that is at most as large; of rows that are equal, the
     first matters.
     """
@@ -72,12 +74,12 @@ def _two(ordered: Floats) -> Flags:
     return lost
 
 
-def _three(ordered: Floats) -> Flags:
+def _find_dominated_3d(ordered: Floats) -> Flags:
     """Return which have a row further up that is at most as large; of rows that are equal, the
     first matters.
     """
     tables, rows, _ = ordered.shape
-    places = np.ascontiguousarray(_ranks(ordered[..., 1]).T) + 1
+    places = np.ascontiguousarray(_compute_ranks(ordered[..., 1]).T) + 1
     thirds = np.ascontiguousarray(ordered[..., 2].T)
     depth = rows.bit_length()
     width = (1 << depth) + 1  # one more, in which steps that leave the tree end
@@ -86,12 +88,12 @@ def _three(ordered: Floats) -> Flags:
     begin = np.arange(tables) * width
     lost = np.zeros((rows, tables), bool)
     for row in range(rows):
-        lost[row] = _least(tree, begin, places[row]) <= thirds[row]
+        lost[row] = _find_prefix_minimum(tree, begin, places[row]) <= thirds[row]
         _enter(tree, begin, places[row], thirds[row], depth, width)
     return np.asarray(lost.T)
 
 
-def _least(tree: Floats, begin: Numbers, places: Numbers) -> Floats:
+def _find_prefix_minimum(tree: Floats, begin: Numbers, places: Numbers) -> Floats:
     """Return the least number at or before a position in each tree."""
     least = tree.take(begin + places)
     while True:
@@ -110,7 +112,7 @@ def _enter(
         places = np.minimum(places + (places & -places), width - 1)
 
 
-def _by_bits(table: Floats) -> Flags:
+def _find_dominated_by_bits(table: Floats) -> Flags:
     """Return which rows of one table are dominated."""
     distinct, back = np.unique(table, axis=0, return_inverse=True)
     rows = len(distinct)
@@ -127,16 +129,16 @@ def _by_bits(table: Floats) -> Flags:
     return np.asarray(within.any(axis=-1))[back.reshape(-1)]
 
 
-def _ranks(values: Floats) -> Numbers:
+def _compute_ranks(values: Floats) -> Numbers:
     """Return for each number how many numbers of its row are less."""
     order = np.argsort(values, axis=1)
     ordered = np.take_along_axis(values, order, axis=1)
     ranks = np.empty(values.shape, np.int64)
-    np.put_along_axis(ranks, order, _firsts(ordered[:, 1:] != ordered[:, :-1]), axis=1)
+    np.put_along_axis(ranks, order, _find_group_starts(ordered[:, 1:] != ordered[:, :-1]), axis=1)
     return ranks
 
 
-def _firsts(changes: Flags) -> Numbers:
+def _find_group_starts(changes: Flags) -> Numbers:
     """Return where each number's group of equal numbers begins; ``changes`` marks the first
     number of each group.
     """
@@ -176,10 +178,10 @@ def on_front(values: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         raise ConfigError("a front needs at least one candidate and one objective")
     known = np.where(np.isnan(given), np.inf, given)
     tables = known.reshape(-1, *known.shape[-2:])
-    return ~dominated(tables).reshape(known.shape[:-1])
+    return ~find_dominated(tables).reshape(known.shape[:-1])
 
 
-def front_shares(draws: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+def compute_front_shares(draws: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """Return how often each candidate is on the front.
 
     Parameters

@@ -41,11 +41,11 @@ class Punctuality:
     queued: int
 
     @classmethod
-    def of(cls, inference: Series) -> Punctuality | None:
+    def from_series(cls, inference: Series) -> Punctuality | None:
         """Return the punctuality of a series; ``None`` if it has no schedule."""
         if "scheduled_ns" not in inference or not len(inference):
             return None
-        after, queued = lateness(inference)
+        after, queued = compute_lateness(inference)
         median, p99 = np.quantile(after, [0.5, 0.99])
         late = int(np.count_nonzero(after > LATE_NS))
         return cls(
@@ -53,7 +53,7 @@ class Punctuality:
         )
 
 
-def lateness(inference: Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+def compute_lateness(inference: Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """Return how much later than possible each query was sent, in nanoseconds, and whether it
     had to queue.
     """

@@ -23,7 +23,7 @@ CONFIDENCE = 0.95
 """The default confidence of intervals."""
 
 
-def samples_needed(share: float, confidence: float = CONFIDENCE) -> int:
+def count_samples_needed(share: float, confidence: float = CONFIDENCE) -> int:
     """Return the least number of samples whose extremes enclose a quantile with this confidence.
 
     With fewer samples, no two-sided interval of observed values exists.  At 95 %,
@@ -32,14 +32,16 @@ def samples_needed(share: float, confidence: float = CONFIDENCE) -> int:
     probability is 1 - share^n - (1 - share)^n (H. A. David and H. N. Nagaraja,
     "Order Statistics", 3rd edition, 2003, section 7.1).
     """
-    check_call(samples_needed, locals())
+    check_call(count_samples_needed, locals())
     number = 1
     while 1 - share**number - (1 - share) ** number < confidence:
         number += 1
     return number
 
 
-def interval_ranks(samples: int, share: float, confidence: float = CONFIDENCE) -> tuple[int, int]:
+def find_interval_ranks(
+    samples: int, share: float, confidence: float = CONFIDENCE
+) -> tuple[int, int]:
     """Return the positions (from 0) of the order statistics that enclose a quantile with at least
     this confidence.
 
@@ -50,12 +52,12 @@ def interval_ranks(samples: int, share: float, confidence: float = CONFIDENCE) -
     Raises
     ------
     ValueError
-        If there are fewer than :func:`samples_needed` samples.
+        If there are fewer than :func:`count_samples_needed` samples.
     """
     centre, reach = samples * share, 8 * math.sqrt(samples * share * (1 - share)) + 8
     first, last = max(0, math.floor(centre - reach)), min(samples, math.ceil(centre + reach))
     below = np.arange(first, last + 1)
-    below_cdf = np.cumsum(_binomial(below, samples, share))
+    below_cdf = np.cumsum(_compute_binomial(below, samples, share))
     # The lower rank l (from 1) excludes B < l, the upper rank u excludes B >= u; both must be from
     # 1 to n.
     lower = np.arange(max(first, 1), last + 1)
@@ -70,7 +72,7 @@ def interval_ranks(samples: int, share: float, confidence: float = CONFIDENCE) -
     return int(lower[best]) - 1, int(upper[best]) - 1
 
 
-def _binomial(successes: npt.NDArray[Any], trials: int, share: float) -> Floats:
+def _compute_binomial(successes: npt.NDArray[Any], trials: int, share: float) -> Floats:
     # Compute lgamma once, and then each logarithm of a factorial from its neighbour.
     start = int(successes[0])
     log_first = (
@@ -123,7 +125,7 @@ Chosen by simulation.
 _FEWEST = 2 * min(_BATCHES)  # with fewer values, the dependence cannot be estimated
 
 
-def autocorrelation_time(values: npt.NDArray[Any]) -> float:
+def compute_autocorrelation_time(values: npt.NDArray[Any]) -> float:
     """Return how many neighbouring values are worth one independent value: at least 1.
 
     Parameters
@@ -136,10 +138,14 @@ def autocorrelation_time(values: npt.NDArray[Any]) -> float:
         return 1.0
     numbers = np.asarray(values, np.float64)
     variance = float(np.var(numbers))
-    return max(1.0, _long_variance(*_batch_sums(numbers)) / variance) if variance > 0 else 1.0
+    return (
+        max(1.0, _compute_long_run_variance(*_compute_batch_sums(numbers)) / variance)
+        if variance > 0
+        else 1.0
+    )
 
 
-def effective_samples(
+def count_effective_samples(
     values: npt.NDArray[Any], share: float = 0.5, confidence: float = CONFIDENCE
 ) -> float:
     """Return how many independent samples these are worth for a quantile.
@@ -153,10 +159,10 @@ def effective_samples(
     confidence
         The confidence of the interval for which the number is needed.
     """
-    return Sample(values).effective(share, confidence)
+    return Sample(values).count_effective(share, confidence)
 
 
-def quantile_interval(
+def compute_quantile_interval(
     values: npt.NDArray[Any], share: float, confidence: float = CONFIDENCE
 ) -> tuple[float, float] | None:
     """Return a confidence interval of a quantile; the values may depend on each other.
@@ -201,7 +207,7 @@ class Sample:
         # whole sample.
         samples = len(values)
         if samples >= _FEWEST:
-            number, self._size = _batches(samples)
+            number, self._size = _choose_batches(samples)
             left = samples - number * self._size  # the first few values, which belong to no batch
             batch = np.where(order < left, number, (order - left) // self._size)
             self._block = max(1, math.isqrt(samples))
@@ -215,47 +221,51 @@ class Sample:
     def __len__(self) -> int:
         return len(self.ordered)
 
-    def effective(self, share: float, confidence: float = CONFIDENCE) -> float:
+    def count_effective(self, share: float, confidence: float = CONFIDENCE) -> float:
         """Return how many independent samples these are worth for a quantile."""
-        return self._effective(self._time(_place(len(self), share)), confidence)
+        return self._count_effective(
+            self._compute_autocorrelation_time(_compute_rank(len(self), share)), confidence
+        )
 
     def interval(self, share: float, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
-        """Return a confidence interval of a quantile, as :func:`quantile_interval` does."""
+        """Return a confidence interval of a quantile, as :func:`compute_quantile_interval` does."""
         samples = len(self)
         if samples < _FEWEST:
-            if samples < samples_needed(share, confidence):
+            if samples < count_samples_needed(share, confidence):
                 return None
-            low, high = interval_ranks(samples, share, confidence)
+            low, high = find_interval_ranks(samples, share, confidence)
             return float(self.ordered[low]), float(self.ordered[high])
-        centre = _place(samples, share)
-        least_time = self._time(centre)
+        centre = _compute_rank(samples, share)
+        least_time = self._compute_autocorrelation_time(centre)
 
-        def below(rank: int) -> tuple[float, float]:
-            trials = self._effective(max(least_time, self._time(rank)), confidence)
+        def count_below(rank: int) -> tuple[float, float]:
+            trials = self._count_effective(
+                max(least_time, self._compute_autocorrelation_time(rank)), confidence
+            )
             successes = rank * trials / samples
             return successes, trials - successes
 
-        def missed_above(rank: int) -> float:
-            faster, slower = below(rank)
+        def compute_miss_above(rank: int) -> float:
+            faster, slower = count_below(rank)
             return incomplete_beta(share, faster, slower + 1)
 
-        def missed_below(rank: int) -> float:
-            faster, slower = below(rank)
+        def compute_miss_below(rank: int) -> float:
+            faster, slower = count_below(rank)
             return incomplete_beta(1 - share, slower + 1, faster)
 
         # If one end must be the extreme value, it may use more than half of the error, and the
         # other end the rest.
         left_out = 1 - confidence
-        least_above, least_below = missed_above(samples), missed_below(1)
+        least_above, least_below = compute_miss_above(samples), compute_miss_below(1)
         if least_above + least_below > left_out:
             return None
         above = max(least_above, min(left_out / 2, left_out - least_below))
         beneath = max(least_below, min(left_out / 2, left_out - least_above))
-        high = _first(lambda rank: missed_above(rank) <= above, centre, samples)
-        low = -_first(lambda rank: missed_below(-rank) <= beneath, -centre, -1)
+        high = _search_first(lambda rank: compute_miss_above(rank) <= above, centre, samples)
+        low = -_search_first(lambda rank: compute_miss_below(-rank) <= beneath, -centre, -1)
         return float(self.ordered[low - 1]), float(self.ordered[high - 1])
 
-    def _time(self, rank: int) -> float:
+    def _compute_autocorrelation_time(self, rank: int) -> float:
         """Return the autocorrelation time of the indicator of values up to this rank (from 1)."""
         samples = len(self)
         if samples < _FEWEST:
@@ -268,14 +278,22 @@ class Sample:
             sums = sums + self._counts[full - 1]
         share = rank / samples
         variance = share * (1 - share)
-        return max(1.0, _long_variance(sums[:-1], self._size) / variance) if variance > 0 else 1.0
+        return (
+            max(1.0, _compute_long_run_variance(sums[:-1], self._size) / variance)
+            if variance > 0
+            else 1.0
+        )
 
-    def _effective(self, time: float, confidence: float) -> float:
+    def _count_effective(self, time: float, confidence: float) -> float:
         samples = len(self)
-        return samples / time * _shrinking(confidence) if samples >= _FEWEST else float(samples)
+        return (
+            samples / time * _compute_shrinkage(confidence)
+            if samples >= _FEWEST
+            else float(samples)
+        )
 
 
-def mean_interval(
+def compute_correlated_mean_interval(
     values: npt.NDArray[Any], confidence: float = CONFIDENCE
 ) -> tuple[float, float] | None:
     """Return a confidence interval of the mean; the values may depend on each other.
@@ -299,12 +317,14 @@ def mean_interval(
         return None
     numbers = np.asarray(values, np.float64)
     mean = float(np.mean(numbers))
-    spread = max(_long_variance(*_batch_sums(numbers)), float(np.var(numbers, ddof=1)))
+    spread = max(
+        _compute_long_run_variance(*_compute_batch_sums(numbers)), float(np.var(numbers, ddof=1))
+    )
     half = student_quantile((1 + confidence) / 2, _FREEDOM) * math.sqrt(spread / len(numbers))
     return mean - half, mean + half
 
 
-def _batches(samples: int) -> tuple[int, int]:
+def _choose_batches(samples: int) -> tuple[int, int]:
     """Return the greatest number of batches and the samples in each; the first few samples may
     be in no batch.
     """
@@ -312,12 +332,12 @@ def _batches(samples: int) -> tuple[int, int]:
     return number, samples // number
 
 
-def _batch_sums(values: Floats) -> tuple[Floats, int]:
-    number, size = _batches(len(values))
+def _compute_batch_sums(values: Floats) -> tuple[Floats, int]:
+    number, size = _choose_batches(len(values))
     return values[len(values) - number * size :].reshape(number, size).sum(axis=1), size
 
 
-def _long_variance(sums: npt.NDArray[Any], size: int) -> float:
+def _compute_long_run_variance(sums: npt.NDArray[Any], size: int) -> float:
     """Return n times the variance of the mean by batch means, the largest over several numbers
     of batches.
     """
@@ -330,18 +350,18 @@ def _long_variance(sums: npt.NDArray[Any], size: int) -> float:
     return found
 
 
-def _place(samples: int, share: float) -> int:
+def _compute_rank(samples: int, share: float) -> int:
     """Return the rank (from 1) of the sample's own quantile."""
     return min(max(math.ceil(samples * share), 1), samples)
 
 
 @functools.lru_cache(maxsize=64)
-def _shrinking(confidence: float) -> float:
+def _compute_shrinkage(confidence: float) -> float:
     point = (1 + confidence) / 2
     return (NormalDist().inv_cdf(point) / student_quantile(point, _FREEDOM)) ** 2
 
 
-def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
+def _search_first(holds: Callable[[int], bool], low: int, high: int) -> int:
     """Return the least number above ``low`` for which ``holds`` is true, by bisection; it is
     true for ``high``.
     """
@@ -351,7 +371,7 @@ def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
     return high
 
 
-def usual_times(times: OperationTimes) -> tuple[Floats, Floats, Floats]:
+def compute_usual_times(times: OperationTimes) -> tuple[Floats, Floats, Floats]:
     """Return the time of each step in a usual run, and the lower and upper ends of its 95 %
     interval.
 
@@ -362,17 +382,17 @@ def usual_times(times: OperationTimes) -> tuple[Floats, Floats, Floats]:
     six runs, its ends are the extremes.
     """
     table = np.vstack([times.table_ns, times.unattributed_ns])
-    usual: Floats = table[:, middle_half(times.wall_ns)].mean(axis=1)
+    usual: Floats = table[:, select_middle_half(times.wall_ns)].mean(axis=1)
     ordered = np.sort(table, axis=1)
     low, high = (
-        interval_ranks(times.runs, 0.5)
-        if times.runs >= samples_needed(0.5)
+        find_interval_ranks(times.runs, 0.5)
+        if times.runs >= count_samples_needed(0.5)
         else (0, times.runs - 1)
     )
     return usual, np.minimum(usual, ordered[:, low]), np.maximum(usual, ordered[:, high])
 
 
-def middle_half(values: Floats) -> npt.NDArray[np.intp]:
+def select_middle_half(values: Floats) -> npt.NDArray[np.intp]:
     """Return the positions of the values between the quartiles."""
     order = np.argsort(values, kind="stable")
     cut = len(values) // 4
@@ -401,7 +421,7 @@ _CHANCE = 1e-4  # the probability of a false positive, for all tested beginnings
 _SLACK = 0.2
 
 
-def warm_up_calls(values: npt.NDArray[Any]) -> int:
+def count_warm_up_calls(values: npt.NDArray[Any]) -> int:
     """Return the number of calls at the beginning that were significantly slower; 0 without a sign
     of warm-up.
 
@@ -421,13 +441,13 @@ def warm_up_calls(values: npt.NDArray[Any]) -> int:
         return 0
     half = samples // 2
     normal = np.sort(values[half:])
-    ranks = _shares_below(values, normal)
+    ranks = _compute_shares_below(values, normal)
     surprise = -np.log(np.maximum(1 - ranks, 0.5 / len(normal)))
-    memory = autocorrelation_time(surprise[half:])
+    memory = compute_autocorrelation_time(surprise[half:])
     sums = np.cumsum(surprise[:half])
     lengths = sorted({round(1.5**step) for step in range(1 + int(math.log(half, 1.5)))} | {half})
     found = any(
-        _chance(length / memory, sums[length - 1] / memory) < _CHANCE / len(lengths)
+        _compute_chernoff_bound(length / memory, sums[length - 1] / memory) < _CHANCE / len(lengths)
         for length in lengths
     )
     if not found:
@@ -440,7 +460,7 @@ def warm_up_calls(values: npt.NDArray[Any]) -> int:
     return end if slower and excess[end - 1] > 0 and cost > _MATTERS * samples * usual else 0
 
 
-def _shares_below(values: npt.NDArray[Any], ordered: npt.NDArray[Any]) -> Floats:
+def _compute_shares_below(values: npt.NDArray[Any], ordered: npt.NDArray[Any]) -> Floats:
     """Return for each value the share of ordered values that are less; equal ones count half."""
     order = np.argsort(values)  # searching for sorted values is many times faster
     rising = values[order]
@@ -451,7 +471,7 @@ def _shares_below(values: npt.NDArray[Any], ordered: npt.NDArray[Any]) -> Floats
     return shares / (2.0 * len(ordered))
 
 
-def _chance(shape: float, value: float) -> float:
+def _compute_chernoff_bound(shape: float, value: float) -> float:
     """Return Chernoff's upper bound of the probability that a gamma variate (this shape, scale
     1) exceeds a value.
     """

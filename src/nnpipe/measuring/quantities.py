@@ -15,7 +15,7 @@ from typing import Literal
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.quality_metric import QualityMetric
-from nnpipe.core.task import quality_metric
+from nnpipe.core.task import find_quality_metric
 from nnpipe.measuring.series import BETWEEN, LATENCY, PACED, RESPONSE, ROUND_TRIP, CallTime
 
 Kind = Literal["time", "bytes", "share", "rate", "ratio", "energy", "count"]
@@ -102,7 +102,7 @@ _PERCENTILE = re.compile(r"(latency|response|between|round_trip|paced)_p(\d{1,2}
 _LOSS = re.compile(r"loss\((\w+)\)")
 
 
-def _timed(time: CallTime) -> list[Quantity]:
+def _build_time_quantities(time: CallTime) -> list[Quantity]:
     source = f"series.inference.{time.column}"
     if time is LATENCY:
         source = "series.inference.target_ns where the model ran on a target, else latency_ns"
@@ -115,7 +115,7 @@ def _timed(time: CallTime) -> list[Quantity]:
     return [
         Quantity(
             f"{time.name}_median",
-            _heading(time, "Median"),
+            _format_heading(time, "Median"),
             f"Median {title}",
             "time",
             True,
@@ -125,7 +125,7 @@ def _timed(time: CallTime) -> list[Quantity]:
         ),
         Quantity(
             f"{time.name}_p90",
-            _heading(time, "p90"),
+            _format_heading(time, "p90"),
             f"p90 of the {title}",
             "time",
             True,
@@ -135,7 +135,7 @@ def _timed(time: CallTime) -> list[Quantity]:
         ),
         Quantity(
             f"{time.name}_mean",
-            _heading(time, "Mean"),
+            _format_heading(time, "Mean"),
             f"Mean {title}",
             "time",
             True,
@@ -145,7 +145,7 @@ def _timed(time: CallTime) -> list[Quantity]:
     ]
 
 
-def _counted(what: str) -> Quantity:
+def _build_count_quantity(what: str) -> Quantity:
     return Quantity(
         what,
         what.capitalize(),
@@ -159,13 +159,13 @@ def _counted(what: str) -> Quantity:
     )
 
 
-def _of_board(name: str, heading: str, title: str, meaning: str) -> Quantity:
+def _build_board_quantity(name: str, heading: str, title: str, meaning: str) -> Quantity:
     return Quantity(
         name, heading, title, "bytes", True, meaning, f"timing.session.board.{name}_bytes", True
     )
 
 
-def _heading(time: CallTime, word: str) -> str:
+def _format_heading(time: CallTime, word: str) -> str:
     """Return a column heading: the plain word for inference times, with the name of the time for
     others.
     """
@@ -181,11 +181,11 @@ def _heading(time: CallTime, word: str) -> str:
 
 _SIZE = "of the model and its weight files; of C, its code and constants as they were built to run"
 _TABLE = (
-    *_timed(LATENCY),
-    *_timed(RESPONSE),
-    *_timed(BETWEEN),
-    *_timed(ROUND_TRIP),
-    *_timed(PACED),
+    *_build_time_quantities(LATENCY),
+    *_build_time_quantities(RESPONSE),
+    *_build_time_quantities(BETWEEN),
+    *_build_time_quantities(ROUND_TRIP),
+    *_build_time_quantities(PACED),
     Quantity(
         "throughput", "Samples/s", "Throughput", "rate", False,
         "samples a second of inference; under a load, of the time that it lasted",
@@ -206,18 +206,20 @@ _TABLE = (
         "the greatest of series.target.process_bytes on a target, else of "
         "series.resources.process_bytes", True,
     ),
-    _counted("instructions"),
-    _counted("cycles"),
-    _of_board(
+    _build_count_quantity("instructions"),
+    _build_count_quantity("cycles"),
+    _build_board_quantity(
         "flash", "Flash", "Flash", "code, constants and initial values of the model, as built for "
             "the core of the board"
     ),
-    _of_board(
+    _build_board_quantity(
         "ram", "RAM", "Memory on the board",
         "arena and initial values of the model, and the stack that its runs have used",
     ),
-    _of_board("arena", "Arena", "Arena", "memory of all values of the model on the board"),
-    _of_board("stack", "Stack", "Greatest stack", "the most that a run of the model on the board "
+    _build_board_quantity("arena", "Arena", "Arena", "memory of all values of the model on the "
+        "board"),
+    _build_board_quantity("stack", "Stack", "Greatest stack", "the most that a run of the model "
+    "on the board "
         "has used"),
     Quantity(
         "energy", "Energy", "Energy of an inference", "energy", True,
@@ -249,12 +251,12 @@ _TABLE = (
     ),
 )  # fmt: skip
 QUANTITIES: Mapping[str, Quantity] = {each.name: each for each in _TABLE}
-"""Quantities of speed and cost by name; :func:`quantity` also accepts any percentile and the
+"""Quantities of speed and cost by name; :func:`find_quantity` also accepts any percentile and the
 metrics of tasks.
 """
 
 
-def quantity(name: str) -> Quantity:
+def find_quantity(name: str) -> Quantity:
     """Return a quantity by its name, such as ``latency_p99``, ``top_5_accuracy`` or
     ``loss(accuracy)``.
 
@@ -263,7 +265,7 @@ def quantity(name: str) -> Quantity:
     KeyError
         If there is no such quantity.
     """
-    check_call(quantity, locals())
+    check_call(find_quantity, locals())
     if name in QUANTITIES:
         return QUANTITIES[name]
     found = _PERCENTILE.fullmatch(name)
@@ -272,7 +274,7 @@ def quantity(name: str) -> Quantity:
         like = QUANTITIES[f"{time.name}_p90"]
         return Quantity(
             name,
-            _heading(time, word),
+            _format_heading(time, word),
             f"{word} of the {time.title}",
             "time",
             True,
@@ -281,15 +283,15 @@ def quantity(name: str) -> Quantity:
             like.judged,
         )
     if loss := _LOSS.fullmatch(name):
-        return lost(quality_metric(loss[1]), name)
-    for ending, made in (("_loss", lost), ("_difference", difference)):
+        return degradation_of(find_quality_metric(loss[1]), name)
+    for ending, made in (("_loss", degradation_of), ("_difference", difference_of)):
         if name.endswith(ending):
             with contextlib.suppress(KeyError):
-                return made(quality_metric(name.removesuffix(ending)), name)
-    return quality(quality_metric(name))
+                return made(find_quality_metric(name.removesuffix(ending)), name)
+    return quality_of(find_quality_metric(name))
 
 
-def quality(metric: QualityMetric) -> Quantity:
+def quality_of(metric: QualityMetric) -> Quantity:
     """Return the quantity of a quality metric."""
     return Quantity(
         metric.name,
@@ -304,11 +306,11 @@ def quality(metric: QualityMetric) -> Quantity:
     )
 
 
-def lost(metric: QualityMetric, name: str = "") -> Quantity:
+def degradation_of(metric: QualityMetric, name: str = "") -> Quantity:
     """Return the quantity of what is lost of a quality metric against the model as trained; less
     than 0 is a gain.
     """
-    ours, theirs = "the candidate's", f"{in_sentence(metric.title)} of the model as trained"
+    ours, theirs = "the candidate's", f"{format_in_sentence(metric.title)} of the model as trained"
     meaning = f"{ours} less {theirs}" if metric.less_is_better else f"{theirs}, less {ours}"
     return Quantity(
         name or f"loss({metric.name})",
@@ -324,14 +326,14 @@ def lost(metric: QualityMetric, name: str = "") -> Quantity:
     )
 
 
-def difference(metric: QualityMetric, name: str = "") -> Quantity:
+def difference_of(metric: QualityMetric, name: str = "") -> Quantity:
     """Return the quantity of the difference of a quality metric from that of the first
     candidate.
     """
-    title = in_sentence(metric.title)
+    title = format_in_sentence(metric.title)
     return Quantity(
         name or f"{metric.name}_difference",
-        f"Δ {in_sentence(metric.heading)}",
+        f"Δ {format_in_sentence(metric.heading)}",
         f"Difference of {title}",
         metric.kind,
         metric.less_is_better,
@@ -343,7 +345,7 @@ def difference(metric: QualityMetric, name: str = "") -> Quantity:
     )
 
 
-def in_sentence(title: str) -> str:
+def format_in_sentence(title: str) -> str:
     """Return a title with a small first letter, unless it begins with an abbreviation."""
     return (
         title

@@ -62,14 +62,14 @@ class Racer:
         return self.stage >= len(SHARES)
 
 
-def error_level(confidence: float, candidates: int, metrics: int) -> float:
+def compute_interval_confidence(confidence: float, candidates: int, metrics: int) -> float:
     """Return the confidence of each interval with which all intervals of a race hold together
     with ``confidence``.
     """
     return 1 - (1 - confidence) / (len(SHARES) * max(candidates, 1) * max(metrics, 1))
 
 
-def leaders(racers: Sequence[Racer]) -> list[int]:
+def find_leaders(racers: Sequence[Racer]) -> list[int]:
     """Return the candidates that are measured in full and qualify, the best first."""
     found = [place for place, racer in enumerate(racers) if racer.complete and racer.possible]
     return sorted(found, key=lambda place: (racers[place].value, place))
@@ -84,33 +84,33 @@ def open_for_choice(racers: Sequence[Racer], beaten: Sequence[bool]) -> list[int
     racers
         All candidates.
     beaten
-        Whether each is surely worse than one of the :func:`leaders`.
+        Whether each is surely worse than one of the :func:`find_leaders`.
     """
     waiting = [
         place
         for place, racer in enumerate(racers)
         if racer.possible and not racer.complete and not beaten[place]
     ]
-    first = leaders(racers)[:1]
+    first = find_leaders(racers)[:1]
     running = [*waiting, *first]
     if not running:
         return []
 
-    def seems(place: int) -> tuple[int, float, int]:
+    def get_apparent_key(place: int) -> tuple[int, float, int]:
         return racers[place].unmet, racers[place].value, place
 
-    def could(place: int) -> tuple[int, float, int]:
+    def get_optimistic_key(place: int) -> tuple[int, float, int]:
         return racers[place].unmet, racers[place].low, place
 
-    order = sorted(waiting, key=could)
-    best = min(running, key=seems)
+    order = sorted(waiting, key=get_optimistic_key)
+    best = min(running, key=get_apparent_key)
     if best in order:
         order.remove(best)
         order.insert(0, best)
     return order
 
 
-def front_places(
+def find_front_places(
     low: Floats, high: Floats, twins: npt.NDArray[np.int64], shared: Flags
 ) -> tuple[Flags, Flags]:
     """Return which candidates are surely dominated, and which are surely on the Pareto front.

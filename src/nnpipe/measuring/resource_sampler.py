@@ -15,7 +15,12 @@ import numpy as np
 import psutil
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.measuring.counters import ClockRate, GPUs, clock_and_wall, involuntary_switches
+from nnpipe.measuring.counters import (
+    ClockRate,
+    GPUs,
+    count_involuntary_switches,
+    read_clock_and_wall,
+)
 from nnpipe.measuring.loop import Clock
 from nnpipe.measuring.series import Series
 
@@ -101,7 +106,7 @@ class UsageSampler:
         self._active = False
         self._opened_ns = 0
         self._opened_wall_ns = 0
-        self._counts_switches = involuntary_switches() is not None
+        self._counts_switches = count_involuntary_switches() is not None
         self._clock_rate: ClockRate | None = None
         self._columns: dict[str, array[float]] = {}
         self._since = _Counters()
@@ -110,8 +115,8 @@ class UsageSampler:
     def __enter__(self) -> Self:
         self._gpus.__enter__()
         self._clock_rate = rate if (rate := ClockRate()).known else None
-        self._opened_ns, self._opened_wall_ns = clock_and_wall(self._clock)
-        self._columns = {name: array("d") for name in self._names()}
+        self._opened_ns, self._opened_wall_ns = read_clock_and_wall(self._clock)
+        self._columns = {name: array("d") for name in self._list_columns()}
         self._thread.start()
         return self
 
@@ -137,7 +142,7 @@ class UsageSampler:
             raise self._error
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
+    def record(self) -> Iterator[None]:
         """Record during a ``with`` block."""
         self.resume()
         try:
@@ -181,7 +186,7 @@ class UsageSampler:
         except BaseException as error:  # raised in the user's thread when the block ends
             self._error = error
 
-    def _names(self) -> tuple[str, ...]:
+    def _list_columns(self) -> tuple[str, ...]:
         """Return the names of the columns in the order of :meth:`_record`."""
         return (
             *("time_ns", "cpu_percent", "process_bytes", "machine_cpu_percent", "memory_bytes"),
@@ -197,14 +202,14 @@ class UsageSampler:
         total = sum(machine) - getattr(machine, "guest", 0.0) - getattr(machine, "guest_nice", 0.0)
         idle = machine.idle + getattr(machine, "iowait", 0.0)
         steal = getattr(machine, "steal", 0.0)
-        switches = involuntary_switches() or 0
+        switches = count_involuntary_switches() or 0
         return _Counters(
             self._clock(), time.process_time_ns(), total - idle, total, steal, switches
         )
 
     def _gather(self) -> None:
         now = self._count()
-        self._pending = self._pending.plus(now, self._since)
+        self._pending = self._pending.add_difference(now, self._since)
         self._since = now
 
     def _record_unless_too_early(self) -> None:
@@ -214,16 +219,16 @@ class UsageSampler:
 
     def _record(self) -> None:
         passed = self._pending
-        moment, wall_ns = clock_and_wall(self._clock)
+        moment, wall_ns = read_clock_and_wall(self._clock)
         values = (
             self._since.wall_ns - self._opened_ns,
             100.0 * passed.process_ns / max(passed.wall_ns, 1),
             self._process.memory_info().rss,
-            passed.machine_percent(passed.busy_s),
-            _memory_in_use(),
+            passed.compute_machine_percent(passed.busy_s),
+            _read_memory_in_use(),
             # The time at which the counters were read.
             wall_ns - self._opened_wall_ns - (moment - self._since.wall_ns),
-            passed.machine_percent(passed.steal_s),
+            passed.compute_machine_percent(passed.steal_s),
             *((passed.switches,) if self._counts_switches else ()),
             *((self._clock_rate.read() or math.nan,) if self._clock_rate is not None else ()),
             *self._gpus.read(),
@@ -243,7 +248,7 @@ class _Counters(NamedTuple):
     steal_s: float = 0.0
     switches: int = 0
 
-    def plus(self, now: _Counters, before: _Counters) -> _Counters:
+    def add_difference(self, now: _Counters, before: _Counters) -> _Counters:
         return _Counters(
             self.wall_ns + now.wall_ns - before.wall_ns,
             self.process_ns + now.process_ns - before.process_ns,
@@ -253,13 +258,13 @@ class _Counters(NamedTuple):
             self.switches + now.switches - before.switches,
         )
 
-    def machine_percent(self, seconds: float) -> float:
+    def compute_machine_percent(self, seconds: float) -> float:
         """Return these seconds as a percentage of the time of all cores."""
         if self.total_s < 1e-3:  # the system counts in steps of 10 ms
             return math.nan
         return min(max(100.0 * seconds / self.total_s, 0.0), 100.0)
 
 
-def _memory_in_use() -> int:
+def _read_memory_in_use() -> int:
     memory = psutil.virtual_memory()
     return int(memory.total - memory.available)

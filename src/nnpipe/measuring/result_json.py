@@ -67,9 +67,9 @@ def pack(array: npt.ArrayLike) -> dict[str, Any]:
             f"an array of {array.nbytes:,} bytes is too large for a result file, {LIMIT:,} may be"
         )
     flat = np.ascontiguousarray(array, native.newbyteorder("<")).reshape(-1)
-    data, delta = _squeeze(flat), False
+    data, delta = _compress_array(flat), False
     if _can_differ(native) and flat.size > 1:
-        differences = _squeeze(_differences(flat))
+        differences = _compress_array(_compute_differences(flat))
         if len(differences) < len(data):
             data, delta = differences, True
     text = base64.b64encode(data).decode("ascii")
@@ -93,14 +93,14 @@ def unpack(data: Mapping[str, Any], limit: int = LIMIT) -> npt.NDArray[Any]:
     """
     try:
         dtype = _DTYPES[data["dtype"]]
-        shape = _shape(data["shape"])
+        shape = _parse_shape(data["shape"])
         size = math.prod(shape) * dtype.itemsize
         if size > limit:
             raise ValueError(f"{size:,} bytes are too many")
         delta = data["delta"]
         if not isinstance(delta, bool) or (delta and not _can_differ(dtype)):
             raise ValueError(f"{dtype} values are not stored as differences")
-        flat = _expand(data["data"], size, dtype)
+        flat = _decompress_array(data["data"], size, dtype)
         if delta:
             unsigned = flat.view(f"u{dtype.itemsize}")
             flat = np.cumsum(unsigned, dtype=unsigned.dtype).view(dtype)
@@ -111,7 +111,7 @@ def unpack(data: Mapping[str, Any], limit: int = LIMIT) -> npt.NDArray[Any]:
         raise ArtifactError(f"a stored array is damaged: {error}") from None
 
 
-def _shape(lengths: Any) -> tuple[int, ...]:
+def _parse_shape(lengths: Any) -> tuple[int, ...]:
     if not isinstance(lengths, list) or len(lengths) > _MOST_AXES:
         raise ValueError("its shape is no list of axis lengths")
     for length in lengths:
@@ -124,7 +124,7 @@ def _can_differ(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "iu" and dtype.itemsize > 1
 
 
-def _differences(flat: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _compute_differences(flat: npt.NDArray[Any]) -> npt.NDArray[Any]:
     unsigned = flat.view(f"<u{flat.dtype.itemsize}")
     found = np.empty_like(unsigned)
     found[0] = unsigned[0]
@@ -132,12 +132,12 @@ def _differences(flat: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return found
 
 
-def _squeeze(flat: npt.NDArray[Any]) -> bytes:
+def _compress_array(flat: npt.NDArray[Any]) -> bytes:
     shuffled = flat.view(np.uint8).reshape(-1, flat.dtype.itemsize).T
     return zlib.compress(shuffled.tobytes(), 1)  # higher levels: five times slower, 3 % smaller
 
 
-def _expand(text: Any, size: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def _decompress_array(text: Any, size: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     opener = zlib.decompressobj()
     # Ask for one byte more than expected, so that a too long stream is detected without
     # decompressing it all.
@@ -218,7 +218,7 @@ class ArrayUnpacker:
         """Return the unpacked arrays by name."""
         found = {}
         for name in packed:
-            data = typed(dict, packed, name)
+            data = require_entry_type(dict, packed, name)
             digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).digest()
             array = _IN_USE.get(digest)
             if array is None:
@@ -230,9 +230,9 @@ class ArrayUnpacker:
         return found
 
 
-def series_of(data: Mapping[str, Any], arrays: ArrayUnpacker) -> dict[str, Series]:
+def read_series(data: Mapping[str, Any], arrays: ArrayUnpacker) -> dict[str, Series]:
     """Return the series of a result file; raise ``ValueError`` if a column is missing."""
-    found = {name: Series(arrays(typed(dict, data, name))) for name in data}
+    found = {name: Series(arrays(require_entry_type(dict, data, name))) for name in data}
     for name, columns in _COLUMNS.items():
         for column in columns:
             if name in found and column not in found[name]:
@@ -240,31 +240,31 @@ def series_of(data: Mapping[str, Any], arrays: ArrayUnpacker) -> dict[str, Serie
     return found
 
 
-def evaluation_of(data: Any, arrays: ArrayUnpacker) -> Evaluation | None:
+def read_evaluation(data: Any, arrays: ArrayUnpacker) -> Evaluation | None:
     """Return the evaluation of a result file, if it has one."""
     if data is None:
         return None
     if not isinstance(data, dict):
         raise TypeError("'evaluation' should be an object")
-    found = arrays(typed(dict, data, "arrays"))
+    found = arrays(require_entry_type(dict, data, "arrays"))
     for name, array in found.items():
         if not array.ndim:
             raise ValueError(f"the evaluation's {name!r} has no axis for samples")
     ragged = {}
     # files of earlier versions have none
-    for name in typed(dict, data, "ragged") if "ragged" in data else ():
-        rows = arrays(typed(dict, data["ragged"], name))
+    for name in require_entry_type(dict, data, "ragged") if "ragged" in data else ():
+        rows = arrays(require_entry_type(dict, data["ragged"], name))
         ragged[name] = Ragged(rows["values"], rows["counts"])
     return Evaluation(
-        typed(str, data, "task"),
+        require_entry_type(str, data, "task"),
         found,
-        tuple(map(str, typed(list, data, "class_names"))),
+        tuple(map(str, require_entry_type(list, data, "class_names"))),
         ragged,
-        typed(dict, data, "settings") if "settings" in data else {},
+        require_entry_type(dict, data, "settings") if "settings" in data else {},
     )
 
 
-def typed(kind: type[T], data: Mapping[str, Any], name: str) -> T:
+def require_entry_type(kind: type[T], data: Mapping[str, Any], name: str) -> T:
     """Return an entry after checking its type.
 
     Raises
@@ -286,12 +286,12 @@ def _parse(content: bytes) -> Any:
     if sum(map(content.count, (b",", b":", b"[", b"{"))) > _NODE_LIMIT:
         raise ArtifactError("not a result file: too many values")
     try:
-        return parse_json(content.decode("utf-8"), parse_float=_number)
+        return parse_json(content.decode("utf-8"), parse_float=_parse_number)
     except ValueError as error:
         raise ArtifactError(f"not a result file: {error}") from None
 
 
-def _number(text: str) -> float:
+def _parse_number(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text[:40]} is no number")

@@ -14,17 +14,17 @@ import numpy as np
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.files import write_text
-from nnpipe.core.task import task_of
+from nnpipe.core.task import find_task
 from nnpipe.measuring.quantile_intervals import Sample
 from nnpipe.measuring.quantities import UNITS
 from nnpipe.measuring.result_json import (
     COMPARISON,
     ArrayUnpacker,
-    evaluation_of,
     pack,
+    read_evaluation,
     read_json,
-    series_of,
-    typed,
+    read_series,
+    require_entry_type,
 )
 from nnpipe.measuring.series import ON_TARGET, ROUND_TRIP, Series, call_time
 
@@ -80,8 +80,8 @@ class Run:
         :class:`~nnpipe.measuring.resource_sampler.UsageSampler`; ``target``: the same for the
         target.
 
-        ``paced``: calls at a pace (:class:`~nnpipe.measuring.pace.Paced`), with the same parts as
-        ``inference``.
+        ``paced``: calls at a pace (:class:`~nnpipe.measuring.pace.PacedCalls`), with the same parts
+        as ``inference``.
 
         ``energy``: blocks of calls with their ``joules``
         (:func:`~nnpipe.measuring.energy.measure_energy`).
@@ -98,10 +98,10 @@ class Run:
         ``caching``): ``verdict`` (``passed``, ``failed`` or ``unknown``), ``reason``, and values;
         may be empty.
     preparation
-        How samples were prepared, as in :class:`~nnpipe.core.meaning.Preparation`, with the
+        How samples were prepared, as in :class:`~nnpipe.core.model_metadata.Preparation`, with the
         resulting value ranges under ``arrived``
-        (:func:`~nnpipe.measuring._sample_preparation.input_ranges`), and how the data set was
-        understood under ``read`` (:attr:`~nnpipe.core.dataset.Dataset.reading_notes`); empty in
+        (:func:`~nnpipe.measuring._sample_preparation.measure_input_ranges`), and how the data set
+        was understood under ``read`` (:attr:`~nnpipe.core.dataset.Dataset.reading_notes`); empty in
         files of older versions.
     profile
         The times and costs of the layers, measured in a process of its own after everything else,
@@ -177,9 +177,9 @@ class Run:
         The names and units are those of :mod:`nnpipe.measuring.quantities`.
         """
         from nnpipe.measuring.diagnosis import diagnose
-        from nnpipe.measuring.quality_doubts import quality_doubts
-        from nnpipe.measuring.run_figures import energy_figure
-        from nnpipe.measuring.statistics import percentile
+        from nnpipe.measuring.quality_warnings import check_quality
+        from nnpipe.measuring.run_figures import compute_energy_figure
+        from nnpipe.measuring.statistics import compute_percentile
 
         found: dict[str, Any] = {}
         inference = self.series.get("inference")
@@ -190,7 +190,7 @@ class Run:
             if counted is ON_TARGET:
                 times.append((ROUND_TRIP.name, ROUND_TRIP.column))
             for name, column in times:
-                median = percentile(Sample(inference[column].astype(np.float64)), 0.5)
+                median = compute_percentile(Sample(inference[column].astype(np.float64)), 0.5)
                 found[f"{name}_median"] = {
                     "value": None if median.value is None else median.value / 1e9,
                     "interval": None
@@ -198,7 +198,7 @@ class Run:
                     else [end / 1e9 for end in median.interval],
                     "unit": "s",
                 }
-        if (energy := energy_figure(self)) is not None and energy.value is not None:
+        if (energy := compute_energy_figure(self)) is not None and energy.value is not None:
             found["energy"] = {
                 "value": energy.value,
                 "interval": [energy.low, energy.high]
@@ -208,15 +208,15 @@ class Run:
             }
         if self.evaluation is not None:
             found["evaluated_samples"] = len(self.evaluation)
-            task = task_of(self.evaluation)
+            task = find_task(self.evaluation)
             for metric in () if task is None else task.metrics:
-                value = metric.of(self.evaluation)
+                value = metric.compute(self.evaluation)
                 if not math.isnan(value):
                     known = value if math.isfinite(value) else None
                     found[metric.name] = {"value": known, "unit": UNITS[metric.kind]}
             if lost := int(self.evaluation.not_finite.sum()):
                 found["not_finite_samples"] = lost
-        if doubts := (*diagnose(self), *quality_doubts(self)):
+        if doubts := (*diagnose(self), *check_quality(self)):
             found["doubts"] = [f"{doubt.kind}: {doubt.reason}" for doubt in doubts]
         return found
 
@@ -258,21 +258,25 @@ class Run:
         try:
             arrays = ArrayUnpacker()
             return cls(
-                title=typed(str, data, "title"),
-                command=tuple(map(str, typed(list, data, "command"))),
-                components=typed(dict, data, "components"),
-                artifact=typed(dict, data, "artifact"),
-                frameworks=typed(dict, data, "frameworks"),
-                host=typed(dict, data, "host"),
-                timing=typed(dict, data, "timing"),
-                series=series_of(typed(dict, data, "series"), arrays),
-                evaluation=evaluation_of(data["evaluation"], arrays),
-                created=typed(str, data, "created"),
+                title=require_entry_type(str, data, "title"),
+                command=tuple(map(str, require_entry_type(list, data, "command"))),
+                components=require_entry_type(dict, data, "components"),
+                artifact=require_entry_type(dict, data, "artifact"),
+                frameworks=require_entry_type(dict, data, "frameworks"),
+                host=require_entry_type(dict, data, "host"),
+                timing=require_entry_type(dict, data, "timing"),
+                series=read_series(require_entry_type(dict, data, "series"), arrays),
+                evaluation=read_evaluation(data["evaluation"], arrays),
+                created=require_entry_type(str, data, "created"),
                 # Files of earlier versions have no such entries.
-                verification=typed(dict, data, "verification") if "verification" in data else {},
-                audits=typed(dict, data, "audits") if "audits" in data else {},
-                preparation=typed(dict, data, "preparation") if "preparation" in data else {},
-                profile=typed(dict, data, "profile") if "profile" in data else {},
+                verification=require_entry_type(dict, data, "verification")
+                if "verification" in data
+                else {},
+                audits=require_entry_type(dict, data, "audits") if "audits" in data else {},
+                preparation=require_entry_type(dict, data, "preparation")
+                if "preparation" in data
+                else {},
+                profile=require_entry_type(dict, data, "profile") if "profile" in data else {},
             )
         except KeyError as error:
             raise ArtifactError(f"not a whole result file: {error} is missing") from None

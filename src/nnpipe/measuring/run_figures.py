@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnpipe.measuring.constraints import Figure
-from nnpipe.measuring.quantile_intervals import CONFIDENCE, Sample, mean_interval
+from nnpipe.measuring.quantile_intervals import CONFIDENCE, Sample, compute_correlated_mean_interval
 
 if TYPE_CHECKING:
     from nnpipe.measuring.run import Run
 
 
-def energy_figure(run: Run, confidence: float = CONFIDENCE) -> Figure | None:
+def compute_energy_figure(run: Run, confidence: float = CONFIDENCE) -> Figure | None:
     """Return the joules of one inference, with an interval; ``None`` if no energy was asked for.
 
     The figure has no value, but a reason, if there was no sensor.
@@ -29,7 +29,7 @@ def energy_figure(run: Run, confidence: float = CONFIDENCE) -> Figure | None:
     if series is None or not len(series):
         return Figure.unknown(str(about.get("reason", "not measured"))[:1000])
     joules = series["joules"].astype(np.float64)
-    idle = _idle_watts(about)
+    idle = _get_idle_watts(about)
     if idle is not None:
         joules = joules - idle * series["duration_ns"] / 1e9
     calls = series["calls"]
@@ -38,7 +38,7 @@ def energy_figure(run: Run, confidence: float = CONFIDENCE) -> Figure | None:
     value, total = float(np.sum(joules) / np.sum(calls)), int(np.sum(calls))
     if value <= 0:
         return Figure.unknown("inference took no more energy than the idle machine")
-    ends = mean_interval(joules / calls, confidence)
+    ends = compute_correlated_mean_interval(joules / calls, confidence)
     return (
         Figure(value, count=total)
         if ends is None
@@ -46,20 +46,20 @@ def energy_figure(run: Run, confidence: float = CONFIDENCE) -> Figure | None:
     )
 
 
-def energy_source(run: Run) -> str:
+def describe_energy_source(run: Run) -> str:
     """Return the sensor of a run's energy, with what was subtracted; the empty string without
     one.
     """
     about = run.timing.get("energy")
     if not isinstance(about, Mapping) or "source" not in about:
         return ""
-    idle = _idle_watts(about)
+    idle = _get_idle_watts(about)
     return f"{about['source']}"[:300] + (
         "" if idle is None else f", less an idle power of {idle:.3g} W"
     )
 
 
-def _idle_watts(about: Mapping[str, object]) -> float | None:
+def _get_idle_watts(about: Mapping[str, object]) -> float | None:
     idle = about.get("idle_watts")
     return float(idle) if isinstance(idle, (int, float)) and math.isfinite(idle) else None
 
@@ -68,7 +68,7 @@ BOARD_FIGURES = ("flash", "ram", "arena", "stack")
 """The figures; each is ``timing.session.board`` with ``_bytes`` behind its name."""
 
 
-def board_bytes(run: Run) -> Mapping[str, int]:
+def get_board_bytes(run: Run) -> Mapping[str, int]:
     """Return what the target of a run tells of flash and memory, by the names there; empty if it
     tells nothing.
     """
@@ -79,11 +79,11 @@ def board_bytes(run: Run) -> Mapping[str, int]:
     return {name: value for name, value in told.items() if type(value) is int and value >= 0}
 
 
-def board_figure(run: Run, name: str) -> Figure:
+def get_board_figure(run: Run, name: str) -> Figure:
     """Return one of :data:`BOARD_FIGURES`; it has no value, but a reason, if the target does not
     tell it.
     """
-    value = board_bytes(run).get(f"{name}_bytes")
+    value = get_board_bytes(run).get(f"{name}_bytes")
     if value is None:
         return Figure.unknown("only boards without an operating system tell it")
     return Figure.exactly(value)
@@ -93,7 +93,7 @@ COUNTERS = ("instructions", "cycles")
 """The counters whose counts are figures, as ``timing.session.counter`` names them."""
 
 
-def counter_of(run: Run) -> str:
+def get_counter(run: Run) -> str:
     """Return what the target of a run counted instead of time; empty if it has a clock, or there
     is no target.
     """
@@ -102,14 +102,14 @@ def counter_of(run: Run) -> str:
     return counter if counter in COUNTERS else ""
 
 
-def counted_figure(run: Run, counter: str, confidence: float = CONFIDENCE) -> Figure:
+def compute_count_figure(run: Run, counter: str, confidence: float = CONFIDENCE) -> Figure:
     """Return the median of the counts of an inference, with an interval; counts that are all the
     same are exact.
 
     The figure has no value, but a reason, if the run's target counted something else.
     """
     inference = run.series.get("inference")
-    known = counter_of(run)
+    known = get_counter(run)
     if (
         known != counter
         or inference is None

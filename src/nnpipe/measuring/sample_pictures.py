@@ -17,7 +17,7 @@ import numpy.typing as npt
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.evaluation import Evaluation, Ragged
-from nnpipe.core.layout import channels_first
+from nnpipe.core.layout import has_channels_first
 from nnpipe.core.preprocessing import IMAGE_SIZE
 from nnpipe.core.tensors import Batch
 
@@ -80,18 +80,18 @@ def with_worst_samples(
         # a file may have gone meanwhile, and the measurement is worth more than its picture
         except NNPipeError:
             continue
-        name, found = _shown(inputs, ranges)
+        name, found = _reduce_sample(inputs, ranges)
         if name:
             rows.setdefault(name, [empty[name]] * len(evaluation))[place] = found
     if not rows:
         return evaluation
-    ragged = {**evaluation.ragged, **{name: Ragged.of_rows(each) for name, each in rows.items()}}
+    ragged = {**evaluation.ragged, **{name: Ragged.from_rows(each) for name, each in rows.items()}}
     return Evaluation(
         evaluation.task, evaluation.arrays, evaluation.class_names, ragged, evaluation.settings
     )
 
 
-def _shown(
+def _reduce_sample(
     inputs: Batch, ranges: Mapping[str, tuple[float, float]]
 ) -> tuple[str, npt.NDArray[Any]]:
     """Return what is kept of a sample, and as which array; an empty name for nothing."""
@@ -101,19 +101,19 @@ def _shown(
         sample = np.asarray(values[0])
         if sample.ndim == 2 and sample.dtype == np.uint8:  # an image without an axis of channels
             sample = sample[..., None]
-        if sample.ndim == 3 and channels_first(sample.shape):
+        if sample.ndim == 3 and has_channels_first(sample.shape):
             sample = np.moveaxis(sample, 0, -1)
         if sample.ndim == 3 and sample.shape[2] in (1, 3) and min(sample.shape[:2]) > 1:
-            picture = _jpeg(_pixels(_own(sample, inputs), ranges.get(name)))
+            picture = _encode_jpeg(_to_pixels(_remove_padding(sample, inputs), ranges.get(name)))
             return (PICTURE, np.frombuffer(picture, np.uint8)) if picture else ("", values)
         if sample.ndim == 1 and len(sample) >= _LEAST_WAVE:
-            return CURVE, _curve(sample.astype(np.float64))
+            return CURVE, _reduce_curve(sample.astype(np.float64))
         if sample.ndim == 2 and len(sample) >= _LEAST_ROWS and sample.shape[1]:
-            return CURVE, _curve(sample[:, 0].astype(np.float64))
+            return CURVE, _reduce_curve(sample[:, 0].astype(np.float64))
     return "", np.zeros(0)
 
 
-def _own(sample: npt.NDArray[Any], inputs: Batch) -> npt.NDArray[Any]:
+def _remove_padding(sample: npt.NDArray[Any], inputs: Batch) -> npt.NDArray[Any]:
     """Return an image without the padding that brings images of a batch to one size."""
     if IMAGE_SIZE not in inputs:
         return sample
@@ -121,7 +121,9 @@ def _own(sample: npt.NDArray[Any], inputs: Batch) -> npt.NDArray[Any]:
     return sample[: int(height), : int(width)]
 
 
-def _pixels(image: npt.NDArray[Any], stated: tuple[float, float] | None) -> npt.NDArray[np.uint8]:
+def _to_pixels(
+    image: npt.NDArray[Any], stated: tuple[float, float] | None
+) -> npt.NDArray[np.uint8]:
     """Return an image as bytes; numbers that are no bytes already are stretched from the stated
     range, or their own.
     """
@@ -141,7 +143,7 @@ def _pixels(image: npt.NDArray[Any], stated: tuple[float, float] | None) -> npt.
     return found
 
 
-def _jpeg(pixels: npt.NDArray[np.uint8]) -> bytes:
+def _encode_jpeg(pixels: npt.NDArray[np.uint8]) -> bytes:
     """Return a small JPEG file; nothing if Pillow is not installed or the picture does not
     become small enough.
     """
@@ -161,7 +163,7 @@ def _jpeg(pixels: npt.NDArray[np.uint8]) -> bytes:
     return b""
 
 
-def _curve(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+def _reduce_curve(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
     """Return the least and the greatest number of each of up to 160 stretches of a series,
     ``(points, 2)``.
     """

@@ -15,7 +15,7 @@ from nnpipe.core.evaluation import NOT_FINITE, Evaluation
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.output_decoder import with_inputs
 from nnpipe.core.quantization import adapt_inputs, adapt_outputs
-from nnpipe.core.tensors import Batch, IOSpec, batch_size
+from nnpipe.core.tensors import Batch, IOSpec, get_batch_size
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class SampleRoute:
     size: int
 
     def __post_init__(self) -> None:
-        fixed = fixed_size(self.session_io)
+        fixed = get_fixed_size(self.session_io)
         if fixed is not None and fixed != self.size:
             raise ConfigError(
                 f"the model takes batches of {fixed}, not of {self.size}: give "
@@ -68,20 +68,20 @@ class SampleRoute:
     def items(self, indices: npt.NDArray[Any]) -> Iterator[Item]:
         """Yield the prepared samples, call by call."""
         for raw, truth in self.dataset.batches(indices, self.size):
-            samples = batch_size(raw)
+            samples = get_batch_size(raw)
             inputs = adapt_inputs(self.wrapper.preprocess(raw), self.model_io, self.session_io)
-            if fixed_size(self.session_io) is not None and samples < self.size:
+            if get_fixed_size(self.session_io) is not None and samples < self.size:
                 inputs = {
-                    name: _filled_up(array, samples, self.size) for name, array in inputs.items()
+                    name: _pad_batch(array, samples, self.size) for name, array in inputs.items()
                 }
             yield Item(inputs, truth, samples)
 
-    def judge(self, items: Sequence[Item], outputs: Sequence[Batch]) -> list[Evaluation]:
+    def evaluate(self, items: Sequence[Item], outputs: Sequence[Batch]) -> list[Evaluation]:
         """Evaluate the outputs of some calls: together if they can be concatenated, otherwise
         one by one.
         """
         outputs = [
-            {name: _without_copies(array, item.samples, self.size) for name, array in found.items()}
+            {name: _remove_padding(array, item.samples, self.size) for name, array in found.items()}
             for item, found in zip(items, outputs, strict=True)
         ]
         given: list[Batch] = [
@@ -90,8 +90,8 @@ class SampleRoute:
         truths = [item.truth for item in items]
         counts = [item.samples for item in items]
         if _can_be_joined(outputs, counts) and _can_be_joined(truths, counts):
-            outputs, truths = [_joined(outputs)], [_joined(truths)]
-            given = [_joined(given)] if self._decoder_takes_inputs else given[:1]
+            outputs, truths = [_concat_batches(outputs)], [_concat_batches(truths)]
+            given = [_concat_batches(given)] if self._decoder_takes_inputs else given[:1]
         return [self._evaluate(*parts) for parts in zip(outputs, given, truths, strict=True)]
 
     @property
@@ -119,13 +119,13 @@ class SampleRoute:
         )
 
 
-def fixed_size(io: IOSpec) -> int | None:
+def get_fixed_size(io: IOSpec) -> int | None:
     """Return the fixed batch size of a session, or None if it is free."""
     first = io.inputs[0].shape
     return first[0] if first else None
 
 
-def chunks(
+def iter_chunks(
     items: Iterable[Item], most_bytes: int, output_bytes: int, most_calls: int
 ) -> Iterator[list[Item]]:
     """Group calls into chunks whose inputs, truth and outputs are not much larger than
@@ -143,13 +143,13 @@ def chunks(
         yield chunk
 
 
-def _filled_up(array: npt.NDArray[Any], samples: int, size: int) -> npt.NDArray[Any]:
+def _pad_batch(array: npt.NDArray[Any], samples: int, size: int) -> npt.NDArray[Any]:
     if not array.ndim or array.shape[0] != samples:
         return array
     return np.concatenate([array, np.repeat(array[-1:], size - samples, axis=0)])
 
 
-def _without_copies(array: npt.NDArray[Any], samples: int, size: int) -> npt.NDArray[Any]:
+def _remove_padding(array: npt.NDArray[Any], samples: int, size: int) -> npt.NDArray[Any]:
     return array[:samples] if samples < size and array.ndim and array.shape[0] == size else array
 
 
@@ -164,5 +164,5 @@ def _can_be_joined(batches: Sequence[Batch], counts: Sequence[int]) -> bool:
     )
 
 
-def _joined(batches: Sequence[Batch]) -> Batch:
+def _concat_batches(batches: Sequence[Batch]) -> Batch:
     return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}

@@ -18,9 +18,9 @@ from nnpipe.measuring.quantile_intervals import (
     CONFIDENCE,
     Floats,
     Sample,
-    interval_ranks,
-    mean_interval,
-    samples_needed,
+    compute_correlated_mean_interval,
+    count_samples_needed,
+    find_interval_ranks,
 )
 
 __all__ = (
@@ -28,9 +28,9 @@ __all__ = (
     "SHARES",
     "Percentile",
     "Summary",
-    "interval_ranks",
-    "percentile",
-    "samples_needed",
+    "compute_percentile",
+    "count_samples_needed",
+    "find_interval_ranks",
 )
 
 SHARES = (0.5, 0.9, 0.99, 0.999)
@@ -77,7 +77,7 @@ class Summary:
         self._times = np.asarray(values)
 
     @classmethod
-    def of(cls, values: npt.NDArray[Any]) -> Summary:
+    def from_values(cls, values: npt.NDArray[Any]) -> Summary:
         """Make the summary of ``(samples,)`` values in the order of time; at least one."""
         return cls(values)
 
@@ -99,7 +99,7 @@ class Summary:
     @functools.cached_property
     def mean_interval(self) -> tuple[float, float] | None:
         """The confidence interval of the mean; ``None`` if there are too few samples."""
-        return mean_interval(self._times.astype(np.float64, copy=False))
+        return compute_correlated_mean_interval(self._times.astype(np.float64, copy=False))
 
     @functools.cached_property
     def deviation(self) -> float | None:
@@ -109,7 +109,7 @@ class Summary:
     @functools.cached_property
     def percentiles(self) -> tuple[Percentile, ...]:
         """The percentiles at each of ``SHARES``."""
-        return tuple(percentile(self.sample, share) for share in SHARES)
+        return tuple(compute_percentile(self.sample, share) for share in SHARES)
 
     def __len__(self) -> int:
         return len(self._times)
@@ -133,14 +133,14 @@ class Summary:
         """Return a quantile of the sample even if there are too few samples for an interval; use
         it for plots only.
         """
-        return quantile_of_ordered(self.ordered, share)
+        return compute_ordered_quantile(self.ordered, share)
 
     def percentile(self, share: float) -> Percentile:
         """Return one of ``percentiles``."""
         return next(found for found in self.percentiles if found.share == share)
 
 
-def quantile_of_ordered(ordered: Floats, share: float) -> float:
+def compute_ordered_quantile(ordered: Floats, share: float) -> float:
     """Return what ``numpy.quantile`` returns, from values in ascending order and without
     partitioning them again.
     """
@@ -152,14 +152,18 @@ def quantile_of_ordered(ordered: Floats, share: float) -> float:
     return low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part)
 
 
-def percentile(sample: Sample, share: float) -> Percentile:
+def compute_percentile(sample: Sample, share: float) -> Percentile:
     """Return a quantile with its interval, or without both if there are too few samples."""
-    samples, effective, needed = len(sample), sample.effective(share), samples_needed(share)
+    samples, effective, needed = (
+        len(sample),
+        sample.count_effective(share),
+        count_samples_needed(share),
+    )
     interval = sample.interval(share)
     if interval is None:
         return Percentile(
             share, max(samples + 1, math.ceil(needed * samples / effective)), None, None, effective
         )
     return Percentile(
-        share, needed, quantile_of_ordered(sample.ordered, share), interval, effective
+        share, needed, compute_ordered_quantile(sample.ordered, share), interval, effective
     )

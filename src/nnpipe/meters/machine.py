@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.energy_meter import EnergyMeter, MeterReading, consumed
+from nnpipe.core.energy_meter import EnergyMeter, MeterReading, counter_differences
 from nnpipe.core.errors import ConfigError, NNPipeError, NotSupported
 
 
@@ -64,7 +64,7 @@ class CounterReading(MeterReading):
         if len(self._read) < 2:
             return []
         spans = [
-            [step * counter.unit_j for step in consumed(list(values), counter.modulus)]
+            [step * counter.unit_j for step in counter_differences(list(values), counter.modulus)]
             for counter, values in zip(self._counters, zip(*self._read, strict=True), strict=True)
         ]
         still = [
@@ -101,10 +101,10 @@ class NVMLMeter(EnergyMeter):
     )
 
     def _open(self) -> CounterReading:
-        counters, close = self.counters()
+        counters, close = self.open_counters()
         return CounterReading("NVML", counters, _RESOLUTION_S, close)
 
-    def counters(self) -> tuple[list[EnergyCounter], Callable[[], object]]:
+    def open_counters(self) -> tuple[list[EnergyCounter], Callable[[], object]]:
         """Return the counters, and what to call to release the driver.
 
         Raises
@@ -135,11 +135,11 @@ class NVMLMeter(EnergyMeter):
                         f"NVML: GPU {number} has no energy counter: {error}"
                     ) from None
                 name = name.decode(errors="replace") if isinstance(name, bytes) else name
-                found.append(_counter(f"GPU {number} ({name})", handle))
+                found.append(_create_counter(f"GPU {number} ({name})", handle))
             return found, stack.pop_all().close
 
 
-def _counter(name: str, handle: object) -> EnergyCounter:
+def _create_counter(name: str, handle: object) -> EnergyCounter:
     import pynvml
 
     def read() -> int:
@@ -185,9 +185,9 @@ class RAPLMeter(EnergyMeter):
                 )
 
     def _open(self) -> CounterReading:
-        return CounterReading("RAPL", self.counters(), _RAPL_RESOLUTION_S)
+        return CounterReading("RAPL", self.find_counters(), _RAPL_RESOLUTION_S)
 
-    def counters(self) -> list[EnergyCounter]:
+    def find_counters(self) -> list[EnergyCounter]:
         """Return the counters of the chosen zones.
 
         Raises
@@ -196,9 +196,11 @@ class RAPLMeter(EnergyMeter):
             If there are none, or they may not be read.
         """
         root = self.powercap_root
-        zones = [(name, folder) for name, folder in _zones(root) if name.startswith(self.domains)]
+        zones = [
+            (name, folder) for name, folder in _iterate_zones(root) if name.startswith(self.domains)
+        ]
         if not zones:
-            there = ", ".join(sorted({name for name, _ in _zones(root)}))
+            there = ", ".join(sorted({name for name, _ in _iterate_zones(root)}))
             why = f"{root} has the zones {there}" if there else f"{root} has no energy counters"
             hint = (
                 ""
@@ -208,12 +210,12 @@ class RAPLMeter(EnergyMeter):
             raise NotSupported(f"RAPL: no zone {' or '.join(self.domains)}: {why}{hint}")
         twice = {name for name, _ in zones if [other for other, _ in zones].count(name) > 1}
         return [
-            _rapl_counter(f"{name} of {folder.name}" if name in twice else name, folder)
+            _create_rapl_counter(f"{name} of {folder.name}" if name in twice else name, folder)
             for name, folder in zones
         ]
 
 
-def _zones(root: Path) -> Iterator[tuple[str, Path]]:
+def _iterate_zones(root: Path) -> Iterator[tuple[str, Path]]:
     """Yield the name and folder of each zone of energy."""
     try:
         folders = sorted(root.iterdir())[:_MOST_ZONES]
@@ -232,7 +234,7 @@ def _zones(root: Path) -> Iterator[tuple[str, Path]]:
                 continue
 
 
-def _rapl_counter(name: str, folder: Path) -> EnergyCounter:
+def _create_rapl_counter(name: str, folder: Path) -> EnergyCounter:
     file = folder / "energy_uj"
 
     def read() -> int:
@@ -281,10 +283,10 @@ class MachineMeter(EnergyMeter):
                 raise NotSupported(
                     f"this machine has no energy counter that can be read: {'; '.join(reasons)}"
                 )
-            return _Sum(found, stack.pop_all())
+            return _SummedReading(found, stack.pop_all())
 
 
-class _Sum(MeterReading):
+class _SummedReading(MeterReading):
     """The sum of several readings."""
 
     def __init__(self, parts: list[MeterReading], stack: contextlib.ExitStack) -> None:

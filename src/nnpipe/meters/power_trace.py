@@ -57,7 +57,7 @@ class TracedReading(MeterReading):
         if len(self._marks) < 2:
             return []
         trace = self._trace()
-        return [trace.energy(begin, end) for begin, end in pairwise(self._marks)]
+        return [trace.compute_energy(begin, end) for begin, end in pairwise(self._marks)]
 
     def close(self) -> None:
         """Release the instrument."""
@@ -360,7 +360,7 @@ class SampleLine:
         self._columns = tuple(array("d") for _ in range(4))
         self._error: BaseException | None = None
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._keep_reading, name="nnpipe-meter", daemon=True)
+        self._thread = threading.Thread(target=self._read_samples, name="nnpipe-meter", daemon=True)
 
     @property
     def interval_s(self) -> float:
@@ -426,7 +426,7 @@ class SampleLine:
             raise ArtifactError("the meter's clock was set back: did the board restart?")
         return PowerTrace(own + float(np.min(arrived - own)), volts * amperes)
 
-    def _keep_reading(self) -> None:
+    def _read_samples(self) -> None:
         try:
             while not self._stop.is_set():
                 if data := self._read():

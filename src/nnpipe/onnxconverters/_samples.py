@@ -10,7 +10,9 @@ COUNT = 3
 """Samples per case: more than one, to detect a batch axis that was exported with length 1."""
 
 
-def some_inputs(shapes: Mapping[str, tuple[int, ...]], count: int = COUNT) -> dict[str, np.ndarray]:
+def make_random_inputs(
+    shapes: Mapping[str, tuple[int, ...]], count: int = COUNT
+) -> dict[str, np.ndarray]:
     """Return reproducible standard normal float32 numbers, ``(count, *shape)`` for each shape of
     one sample.
     """

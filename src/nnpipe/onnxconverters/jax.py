@@ -12,7 +12,7 @@ from nnpipe.core.errors import NotSupported
 from nnpipe.core.files import write_bytes
 from nnpipe.core.onnx_conversion import ConversionCase, ONNXConversion
 from nnpipe.core.tensors import Batch
-from nnpipe.onnxconverters._samples import some_inputs
+from nnpipe.onnxconverters._samples import make_random_inputs
 
 
 class JAXONNXConversion(ONNXConversion):
@@ -27,7 +27,7 @@ class JAXONNXConversion(ONNXConversion):
         plain JAX.
         """
         for name, (build, shapes) in _MODELS.items():
-            yield ConversionCase(name, build(_Weights()), some_inputs(shapes))
+            yield ConversionCase(name, build(_Weights()), make_random_inputs(shapes))
 
     def run_model(self, model: Any, inputs: Batch) -> list[np.ndarray]:
         """Run a model and return its outputs."""
@@ -77,14 +77,14 @@ class _Weights:
         return scaled
 
 
-def _mlp(weights: _Weights) -> Callable[..., Any]:
+def _build_mlp(weights: _Weights) -> Callable[..., Any]:
     import jax
 
     first, bias, second = weights(12, 24), weights(24), weights(24, 5)
     return lambda x: jax.nn.softmax(jax.nn.relu(x @ first + bias) @ second)
 
 
-def _convolved(x: Any, kernel: Any, stride: int = 1, groups: int = 1) -> Any:
+def _convolve(x: Any, kernel: Any, stride: int = 1, groups: int = 1) -> Any:
     import jax
 
     return jax.lax.conv_general_dilated(
@@ -97,35 +97,35 @@ def _convolved(x: Any, kernel: Any, stride: int = 1, groups: int = 1) -> Any:
     )
 
 
-def _cnn(weights: _Weights) -> Callable[..., Any]:
+def _build_cnn(weights: _Weights) -> Callable[..., Any]:
     import jax
 
     first, second, last = weights(3, 3, 3, 8), weights(3, 3, 8, 16), weights(16, 5)
 
-    def network(x: Any) -> Any:
-        x = jax.nn.relu(_convolved(x, first))
+    def apply(x: Any) -> Any:
+        x = jax.nn.relu(_convolve(x, first))
         x = jax.lax.reduce_window(x, -np.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
-        return jax.nn.gelu(_convolved(x, second, 2)).mean((1, 2)) @ last
+        return jax.nn.gelu(_convolve(x, second, 2)).mean((1, 2)) @ last
 
-    return network
+    return apply
 
 
-def _resnet(weights: _Weights) -> Callable[..., Any]:
+def _build_resnet(weights: _Weights) -> Callable[..., Any]:
     import jax
 
     stem, one, two = weights(3, 3, 3, 8), weights(3, 3, 8, 8), weights(3, 3, 8, 8)
     wide, around, last = weights(3, 3, 8, 16), weights(1, 1, 8, 16), weights(16, 5)
 
-    def network(x: Any) -> Any:
-        x = jax.nn.relu(_convolved(x, stem))
-        x = jax.nn.relu(x + _convolved(jax.nn.relu(_convolved(x, one)), two))
-        x = jax.nn.relu(_convolved(x, wide, 2) + _convolved(x, around, 2))
+    def apply(x: Any) -> Any:
+        x = jax.nn.relu(_convolve(x, stem))
+        x = jax.nn.relu(x + _convolve(jax.nn.relu(_convolve(x, one)), two))
+        x = jax.nn.relu(_convolve(x, wide, 2) + _convolve(x, around, 2))
         return x.mean((1, 2)) @ last
 
-    return network
+    return apply
 
 
-def _mobilenet(weights: _Weights) -> Callable[..., Any]:
+def _build_mobilenet(weights: _Weights) -> Callable[..., Any]:
     import jax
 
     stem, wide, depth, narrow = (
@@ -136,49 +136,49 @@ def _mobilenet(weights: _Weights) -> Callable[..., Any]:
     )
     last = weights(8, 5)
 
-    def network(x: Any) -> Any:
-        x = jax.nn.relu6(_convolved(x, stem, 2))
-        inner = jax.nn.relu6(_convolved(jax.nn.relu6(_convolved(x, wide)), depth, groups=32))
-        return (x + _convolved(inner, narrow)).mean((1, 2)) @ last
+    def apply(x: Any) -> Any:
+        x = jax.nn.relu6(_convolve(x, stem, 2))
+        inner = jax.nn.relu6(_convolve(jax.nn.relu6(_convolve(x, wide)), depth, groups=32))
+        return (x + _convolve(inner, narrow)).mean((1, 2)) @ last
 
-    return network
+    return apply
 
 
-def _lstm(weights: _Weights) -> Callable[..., Any]:
+def _build_lstm(weights: _Weights) -> Callable[..., Any]:
     import jax
     import jax.numpy as jnp
 
     given, kept, last = weights(8, 40), weights(10, 40), weights(10, 5)
 
-    def step(state: Any, x: Any) -> Any:
+    def run_step(state: Any, x: Any) -> Any:
         cell, hidden = state
         enter, forget, candidate, leave = jnp.split(x @ given + hidden @ kept, 4, axis=1)
         cell = jax.nn.sigmoid(forget) * cell + jax.nn.sigmoid(enter) * jnp.tanh(candidate)
         hidden = jax.nn.sigmoid(leave) * jnp.tanh(cell)
         return (cell, hidden), hidden
 
-    def network(x: Any) -> Any:
+    def apply(x: Any) -> Any:
         none = jnp.zeros((x.shape[0], 10), x.dtype)
-        (_, hidden), _ = jax.lax.scan(step, (none, none), jnp.swapaxes(x, 0, 1))
+        (_, hidden), _ = jax.lax.scan(run_step, (none, none), jnp.swapaxes(x, 0, 1))
         return hidden @ last
 
-    return network
+    return apply
 
 
-def _attention(weights: _Weights) -> Callable[..., Any]:
+def _build_attention(weights: _Weights) -> Callable[..., Any]:
     import jax
     import jax.numpy as jnp
 
     queries, keys, values = (weights(8, 8) for _ in range(3))
 
-    def network(x: Any) -> Any:
+    def apply(x: Any) -> Any:
         scores = jnp.einsum("bqd,bkd->bqk", x @ queries, x @ keys) / np.float32(np.sqrt(8))
         return x + jnp.einsum("bqk,bkd->bqd", jax.nn.softmax(scores), x @ values)
 
-    return network
+    return apply
 
 
-def _two_inputs(weights: _Weights) -> Callable[..., Any]:
+def _build_two_inputs(weights: _Weights) -> Callable[..., Any]:
     import jax.numpy as jnp
 
     one, other = weights(6, 4), weights(6, 4)
@@ -186,11 +186,11 @@ def _two_inputs(weights: _Weights) -> Callable[..., Any]:
 
 
 _MODELS: dict[str, tuple[Callable[[_Weights], Callable[..., Any]], dict[str, tuple[int, ...]]]] = {
-    "mlp": (_mlp, {"x": (12,)}),
-    "cnn": (_cnn, {"x": (16, 16, 3)}),
-    "resnet": (_resnet, {"x": (16, 16, 3)}),
-    "mobilenet-v2": (_mobilenet, {"x": (16, 16, 3)}),
-    "lstm": (_lstm, {"x": (6, 8)}),
-    "attention": (_attention, {"x": (6, 8)}),
-    "two-inputs": (_two_inputs, {"left": (6,), "right": (6,)}),
+    "mlp": (_build_mlp, {"x": (12,)}),
+    "cnn": (_build_cnn, {"x": (16, 16, 3)}),
+    "resnet": (_build_resnet, {"x": (16, 16, 3)}),
+    "mobilenet-v2": (_build_mobilenet, {"x": (16, 16, 3)}),
+    "lstm": (_build_lstm, {"x": (6, 8)}),
+    "attention": (_build_attention, {"x": (6, 8)}),
+    "two-inputs": (_build_two_inputs, {"left": (6,), "right": (6,)}),
 }

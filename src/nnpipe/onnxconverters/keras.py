@@ -11,11 +11,11 @@ import numpy as np
 
 from nnpipe.core.errors import NotSupported
 from nnpipe.core.files import write_bytes
-from nnpipe.core.log_levels import quiet_loggers
+from nnpipe.core.log_levels import suppress_log_messages
 from nnpipe.core.onnx_conversion import ConversionCase, ONNXConversion
 from nnpipe.core.tensors import Batch
 from nnpipe.frameworks.keras import import_keras
-from nnpipe.onnxconverters._samples import some_inputs
+from nnpipe.onnxconverters._samples import make_random_inputs
 
 
 class KerasONNXConversion(ONNXConversion):
@@ -35,7 +35,7 @@ class KerasONNXConversion(ONNXConversion):
             keras.utils.set_random_seed(0)
             tensors = [keras.Input(shape, name=tensor) for tensor, shape in shapes.items()]
             yield ConversionCase(
-                name, keras.Model(tensors, build(keras, *tensors)), some_inputs(shapes)
+                name, keras.Model(tensors, build(keras, *tensors)), make_random_inputs(shapes)
             )
 
     def run_model(self, model: Any, inputs: Batch) -> list[np.ndarray]:
@@ -59,7 +59,9 @@ class KerasONNXConversion(ONNXConversion):
         def infer(*tensors: Any) -> Any:
             return case.model(list(tensors), training=False)
 
-        with quiet_loggers("tf2onnx", level=logging.ERROR):  # it reports every attempted rewriting
+        with suppress_log_messages(
+            "tf2onnx", level=logging.ERROR
+        ):  # it reports every attempted rewriting
             found, _ = tf2onnx.convert.from_function(
                 tensorflow.function(infer, autograph=False), input_signature=signature, opset=opset
             )
@@ -72,12 +74,12 @@ class KerasONNXConversion(ONNXConversion):
         )
 
 
-def _mlp(keras: Any, x: Any) -> Any:
+def _build_mlp(keras: Any, x: Any) -> Any:
     layers = keras.layers
     return layers.Dense(5, activation="softmax")(layers.Dense(24, activation="relu")(x))
 
 
-def _cnn(keras: Any, x: Any) -> Any:
+def _build_cnn(keras: Any, x: Any) -> Any:
     layers = keras.layers
     x = layers.Activation("relu")(
         layers.BatchNormalization()(layers.Conv2D(8, 3, padding="same")(x))
@@ -86,7 +88,7 @@ def _cnn(keras: Any, x: Any) -> Any:
     return layers.Dense(5)(layers.GlobalAveragePooling2D()(x))
 
 
-def _resnet(keras: Any, x: Any) -> Any:
+def _build_resnet(keras: Any, x: Any) -> Any:
     layers = keras.layers
     x = layers.Conv2D(8, 3, padding="same")(x)
     for width, stride in ((8, 1), (16, 2)):
@@ -100,7 +102,7 @@ def _resnet(keras: Any, x: Any) -> Any:
     return layers.Dense(5)(layers.GlobalAveragePooling2D()(x))
 
 
-def _mobilenet(keras: Any, x: Any) -> Any:
+def _build_mobilenet(keras: Any, x: Any) -> Any:
     # Without softmax: the outputs of untrained layers are so small that it would make all classes
     # equal.
     return keras.applications.MobileNetV2(
@@ -108,18 +110,18 @@ def _mobilenet(keras: Any, x: Any) -> Any:
     ).output
 
 
-def _lstm(keras: Any, x: Any) -> Any:
+def _build_lstm(keras: Any, x: Any) -> Any:
     return keras.layers.Dense(5)(keras.layers.LSTM(10)(x))
 
 
-def _attention(keras: Any, x: Any) -> Any:
+def _build_attention(keras: Any, x: Any) -> Any:
     layers = keras.layers
     inner = layers.LayerNormalization()(x)
     x = layers.Add()([x, layers.MultiHeadAttention(2, 4)(inner, inner)])
     return layers.Dense(8, activation="gelu")(layers.LayerNormalization()(x))
 
 
-def _two_inputs(keras: Any, left: Any, right: Any) -> Any:
+def _build_two_inputs(keras: Any, left: Any, right: Any) -> Any:
     layers = keras.layers
     return [
         layers.Subtract()([layers.Dense(4)(left), layers.Dense(4)(right)]),
@@ -128,11 +130,11 @@ def _two_inputs(keras: Any, left: Any, right: Any) -> Any:
 
 
 _MODELS: dict[str, tuple[Callable[..., Any], dict[str, tuple[int, ...]]]] = {
-    "mlp": (_mlp, {"x": (12,)}),
-    "cnn": (_cnn, {"x": (16, 16, 3)}),
-    "resnet": (_resnet, {"x": (16, 16, 3)}),
-    "mobilenet-v2": (_mobilenet, {"x": (32, 32, 3)}),
-    "lstm": (_lstm, {"x": (6, 8)}),
-    "attention": (_attention, {"x": (6, 8)}),
-    "two-inputs": (_two_inputs, {"left": (6,), "right": (6,)}),
+    "mlp": (_build_mlp, {"x": (12,)}),
+    "cnn": (_build_cnn, {"x": (16, 16, 3)}),
+    "resnet": (_build_resnet, {"x": (16, 16, 3)}),
+    "mobilenet-v2": (_build_mobilenet, {"x": (32, 32, 3)}),
+    "lstm": (_build_lstm, {"x": (6, 8)}),
+    "attention": (_build_attention, {"x": (6, 8)}),
+    "two-inputs": (_build_two_inputs, {"left": (6,), "right": (6,)}),
 }

@@ -11,11 +11,11 @@ import numpy as np
 
 from nnpipe.core.errors import ConversionError, NotSupported
 from nnpipe.core.files import write_bytes
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
 from nnpipe.core.onnx_conversion import ConversionCase, ONNXConversion
 from nnpipe.core.tensors import Batch
-from nnpipe.frameworks.runtime_failures import hushed
-from nnpipe.onnxconverters._samples import some_inputs
+from nnpipe.frameworks.runtime_failures import suppress_output
+from nnpipe.onnxconverters._samples import make_random_inputs
 
 # Small PyTorch models of common kinds, with random weights from PyTorch's generator.
 #
@@ -23,14 +23,14 @@ from nnpipe.onnxconverters._samples import some_inputs
 # outputs would agree even after wrong computations.
 
 
-def mlp() -> Any:
+def build_mlp() -> Any:
     """Return a model of two dense layers."""
     from torch import nn
 
     return nn.Sequential(nn.Linear(12, 24), nn.ReLU(), nn.Linear(24, 5), nn.Softmax(1))
 
 
-def cnn() -> Any:
+def build_cnn() -> Any:
     """Return a model of convolutions with batch normalisation, pooling and a dense layer."""
     from torch import nn
 
@@ -46,7 +46,7 @@ def cnn() -> Any:
     )
 
 
-def resnet() -> Any:
+def build_resnet() -> Any:
     """Return a model of residual blocks, one of them with a projection."""
     import torch
     from torch import nn
@@ -68,7 +68,7 @@ def resnet() -> Any:
     return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), Block(8, 8, 1), Block(8, 16, 2), *tail)
 
 
-def mobilenet() -> Any:
+def build_mobilenet() -> Any:
     """Return a model of inverted residuals with depthwise convolutions, as in MobileNetV2."""
     from torch import nn
 
@@ -95,7 +95,7 @@ def mobilenet() -> Any:
     return nn.Sequential(*head, Inverted(8, 8, 1), Inverted(8, 12, 2), Inverted(12, 12, 1), *tail)
 
 
-def lstm() -> Any:
+def build_lstm() -> Any:
     """Return a model of a recurrent layer, whose output is its last step."""
     from torch import nn
 
@@ -111,14 +111,14 @@ def lstm() -> Any:
     return Reader()
 
 
-def attention() -> Any:
+def build_attention() -> Any:
     """Return an encoder layer of a transformer."""
     from torch import nn
 
     return nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=True)
 
 
-def two_inputs() -> Any:
+def build_two_inputs() -> Any:
     """Return a model with two inputs, which must not be swapped, and two outputs."""
     import torch
     from torch import nn
@@ -135,13 +135,13 @@ def two_inputs() -> Any:
 
 
 MODELS: dict[str, tuple[Callable[[], Any], dict[str, tuple[int, ...]]]] = {
-    "mlp": (mlp, {"x": (12,)}),
-    "cnn": (cnn, {"x": (3, 16, 16)}),
-    "resnet": (resnet, {"x": (3, 16, 16)}),
-    "mobilenet-v2": (mobilenet, {"x": (3, 32, 32)}),
-    "lstm": (lstm, {"x": (6, 8)}),
-    "attention": (attention, {"x": (6, 8)}),
-    "two-inputs": (two_inputs, {"left": (6,), "right": (6,)}),
+    "mlp": (build_mlp, {"x": (12,)}),
+    "cnn": (build_cnn, {"x": (3, 16, 16)}),
+    "resnet": (build_resnet, {"x": (3, 16, 16)}),
+    "mobilenet-v2": (build_mobilenet, {"x": (3, 32, 32)}),
+    "lstm": (build_lstm, {"x": (6, 8)}),
+    "attention": (build_attention, {"x": (6, 8)}),
+    "two-inputs": (build_two_inputs, {"left": (6,), "right": (6,)}),
 }
 """The function that creates each model, and the shapes of its inputs without the batch axis."""
 
@@ -166,7 +166,7 @@ class PyTorchONNXConversion(ONNXConversion):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(0)
                 model = build().eval()
-            yield ConversionCase(name, model, some_inputs(shapes))
+            yield ConversionCase(name, model, make_random_inputs(shapes))
 
     def run_model(self, model: Any, inputs: Batch) -> list[np.ndarray]:
         """Run a module and return its outputs."""
@@ -183,7 +183,7 @@ class PyTorchONNXConversion(ONNXConversion):
         import torch
 
         example = tuple(torch.from_numpy(array) for array in case.inputs.values())
-        with hushed(), torch.no_grad():
+        with suppress_output(), torch.no_grad():
             if opset >= _OLDEST_BY_EXPORT:
                 free = {0: torch.export.Dim("batch", min=1)}
                 program = torch.onnx.export(
@@ -218,10 +218,10 @@ class PyTorchONNXConversion(ONNXConversion):
             raise NotSupported(
                 "PyTorch reads ONNX with onnx2torch, which needs the torchvision that belongs to "
                 "this PyTorch: "
-                f"{one_line(error)}"
+                f"{format_one_line(error)}"
             ) from None
         try:
-            with hushed():
+            with suppress_output():
                 return convert(str(path)).eval()
         except NotImplementedError as error:
-            raise ConversionError(f"{path}: onnx2torch: {one_line(error)}") from None
+            raise ConversionError(f"{path}: onnx2torch: {format_one_line(error)}") from None

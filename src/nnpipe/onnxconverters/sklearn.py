@@ -12,7 +12,7 @@ from nnpipe.core.errors import NotSupported
 from nnpipe.core.files import write_bytes
 from nnpipe.core.onnx_conversion import ConversionCase, ONNXConversion
 from nnpipe.core.tensors import Batch
-from nnpipe.onnxconverters._samples import some_inputs
+from nnpipe.onnxconverters._samples import make_random_inputs
 
 _FEATURES = 6
 _SAMPLES = 120
@@ -78,7 +78,7 @@ class SklearnONNXConversion(ONNXConversion):
             # In float32, as it will run: a tree's threshold from float64 values might separate them
             # differently.
             estimator.fit(data.astype(np.float32), truth)
-            yield ConversionCase(name, estimator, some_inputs({_INPUT: (_FEATURES,)}, 20))
+            yield ConversionCase(name, estimator, make_random_inputs({_INPUT: (_FEATURES,)}, 20))
 
     def run_model(self, model: Any, inputs: Batch) -> list[np.ndarray]:
         """Return predictions: values, or labels with probabilities or decision values."""

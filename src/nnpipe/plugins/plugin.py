@@ -19,7 +19,7 @@ from typing import Any
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.messages import nearest
+from nnpipe.core.messages import suggest_name
 
 PROCESS_DATASET = "process_dataset"
 LOAD_TEST_DATA = "load_test_data"
@@ -49,7 +49,7 @@ class PluginProblem:
         return f"{self.file}: {self.function}: expected {self.expected}, found {self.found}"
 
 
-def problems_of(source: bytes, file: str, needed: Collection[str] = ()) -> list[PluginProblem]:
+def find_problems(source: bytes, file: str, needed: Collection[str] = ()) -> list[PluginProblem]:
     """Return everything that is wrong with a plugin's source, without running it.
 
     Parameters
@@ -66,7 +66,7 @@ def problems_of(source: bytes, file: str, needed: Collection[str] = ()) -> list[
     list of PluginProblem
         Empty if nnpipe can call every function with all parameters by name.
     """
-    check_call(problems_of, locals())
+    check_call(find_problems, locals())
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -78,7 +78,7 @@ def problems_of(source: bytes, file: str, needed: Collection[str] = ()) -> list[
         ]
     defined: dict[str, ast.stmt] = {}
     for statement in tree.body:
-        for name in _bound(statement):
+        for name in _list_bound_names(statement):
             defined[name] = statement
     found = []
     for function, forms in SIGNATURES.items():
@@ -87,7 +87,7 @@ def problems_of(source: bytes, file: str, needed: Collection[str] = ()) -> list[
         if statement_of is None:
             if function in needed:
                 found.append(PluginProblem(file, function, expected, "no such function"))
-        elif fault := _fault(statement_of, forms):
+        elif fault := _find_fault(statement_of, forms):
             found.append(PluginProblem(file, function, expected, fault))
     if not needed and not found and not any(name in defined for name in SIGNATURES):
         found.append(
@@ -96,7 +96,7 @@ def problems_of(source: bytes, file: str, needed: Collection[str] = ()) -> list[
     return found
 
 
-def _bound(statement: ast.stmt) -> list[str]:
+def _list_bound_names(statement: ast.stmt) -> list[str]:
     if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return [statement.name]
     if isinstance(statement, (ast.Import, ast.ImportFrom)):
@@ -108,7 +108,7 @@ def _bound(statement: ast.stmt) -> list[str]:
     ]
 
 
-def _fault(statement: ast.stmt, forms: tuple[tuple[str, ...], ...]) -> str:
+def _find_fault(statement: ast.stmt, forms: tuple[tuple[str, ...], ...]) -> str:
     line = f"line {statement.lineno}"
     if not isinstance(statement, ast.FunctionDef):
         kind = (
@@ -119,7 +119,7 @@ def _fault(statement: ast.stmt, forms: tuple[tuple[str, ...], ...]) -> str:
         return f"{kind} in {line}"
     if statement.decorator_list:
         return f"a decorated function in {line}, whose parameters cannot be known"
-    if any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in _own(statement)):
+    if any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in _list_own_nodes(statement)):
         return f"a generator in {line}, which gives nothing back"
     given = statement.args
     shown = f"({ast.unparse(given)}) in {line}"
@@ -139,7 +139,7 @@ def _fault(statement: ast.stmt, forms: tuple[tuple[str, ...], ...]) -> str:
     return shown
 
 
-def _own(function: ast.FunctionDef) -> list[ast.AST]:
+def _list_own_nodes(function: ast.FunctionDef) -> list[ast.AST]:
     """Return the nodes of a function without those of functions inside it."""
     found: list[ast.AST] = []
     waiting: list[ast.AST] = [*function.body]
@@ -191,7 +191,7 @@ class Plugin:
         """
         found = self._call(PROCESS_DATASET, x=x, y=y)
         if not isinstance(found, (tuple, list)) or len(found) != 2:
-            raise self._wrong(PROCESS_DATASET, "x and y", found)
+            raise self._create_result_error(PROCESS_DATASET, "x and y", found)
         return found[0], found[1]
 
     def load_test_data(self, path: Path) -> TestData:
@@ -205,7 +205,7 @@ class Plugin:
         """
         found = self._call(LOAD_TEST_DATA, path=str(path))
         if not isinstance(found, (tuple, list)) or len(found) not in (2, 3):
-            raise self._wrong(
+            raise self._create_result_error(
                 LOAD_TEST_DATA, "data and steps, or data, expected_output and steps", found
             )
         steps = found[-1]
@@ -247,9 +247,9 @@ class Plugin:
         try:
             return getattr(self.module, function)(**given)
         except Exception as error:  # any exception is the plugin's fault, reported with its place
-            raise ConfigError(f"{self.name}: {function} failed: {_told(error)}") from error
+            raise ConfigError(f"{self.name}: {function} failed: {_format_error(error)}") from error
 
-    def _wrong(self, function: str, expected: str, found: Any) -> ConfigError:
+    def _create_result_error(self, function: str, expected: str, found: Any) -> ConfigError:
         return ConfigError(
             f"{self.name}: {function} gave {type(found).__name__}; expected it to return {expected}"
         )
@@ -274,7 +274,7 @@ def load_plugin(name: str, needed: Collection[str] = (), sha256: str = "") -> Pl
         fails.
     """
     check_call(load_plugin, locals())
-    path, source = checked_source(name, needed)
+    path, source = read_checked_source(name, needed)
     digest = hashlib.sha256(source).hexdigest()
     if sha256 and digest != sha256:
         raise ConfigError(f"plugin {path}: it was changed after it had been looked at; begin again")
@@ -289,15 +289,17 @@ def load_plugin(name: str, needed: Collection[str] = (), sha256: str = "") -> Pl
         exec(compile(source, str(path), "exec"), module.__dict__)
     except Exception as error:
         del sys.modules[module.__name__]
-        raise ConfigError(f"plugin {path}: running the file failed: {_told(error)}") from error
+        raise ConfigError(
+            f"plugin {path}: running the file failed: {_format_error(error)}"
+        ) from error
     return Plugin(str(path), module)
 
 
-def checked_source(name: str, needed: Collection[str] = ()) -> tuple[Path, bytes]:
+def read_checked_source(name: str, needed: Collection[str] = ()) -> tuple[Path, bytes]:
     """Return a plugin's file and its content after the checks of :func:`load_plugin`; its code
     is not run.
     """
-    path = path_of(name)
+    path = find_plugin_path(name)
     try:
         with open(path, "rb") as handle:
             source = handle.read(_LIMIT + 1)
@@ -305,13 +307,13 @@ def checked_source(name: str, needed: Collection[str] = ()) -> tuple[Path, bytes
         raise ConfigError(f"plugin {path}: {error.strerror or error}") from None
     if len(source) > _LIMIT:
         raise ConfigError(f"plugin {path}: larger than the {_LIMIT:,} bytes of a plugin")
-    problems = problems_of(source, str(path), needed)
+    problems = find_problems(source, str(path), needed)
     if problems:
         raise ConfigError("; ".join(map(str, problems)))
     return path, source
 
 
-def official_plugins() -> dict[str, str]:
+def list_official_plugins() -> dict[str, str]:
     """Return the modules of the installed plugins by name."""
     return {
         entry.name: entry.value
@@ -319,7 +321,7 @@ def official_plugins() -> dict[str, str]:
     }
 
 
-def path_of(name: str) -> Path:
+def find_plugin_path(name: str) -> Path:
     """Return the file of a plugin.
 
     Raises
@@ -329,10 +331,10 @@ def path_of(name: str) -> Path:
     """
     if name.endswith(".py"):
         return Path(name)
-    known = official_plugins()
+    known = list_official_plugins()
     if name not in known:
         hint = (
-            nearest(name, known)
+            suggest_name(name, known)
             or "; give a file that ends in .py, or the name of an installed plugin"
         )
         raise ConfigError(f"there is no plugin {name!r}{hint}")
@@ -345,7 +347,7 @@ def path_of(name: str) -> Path:
     return Path(spec.origin)
 
 
-def _told(error: Exception) -> str:
+def _format_error(error: Exception) -> str:
     places = traceback.extract_tb(error.__traceback__)
     line = f" (line {places[-1].lineno} of {Path(places[-1].filename).name})" if places else ""
     return f"{type(error).__name__}: {error}{line}"

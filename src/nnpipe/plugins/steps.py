@@ -50,7 +50,7 @@ class PluginStep:
         )
 
 
-def steps_of(test: TestData, plugin: str) -> Iterator[PluginStep]:
+def iterate_steps(test: TestData, plugin: str) -> Iterator[PluginStep]:
     """Yield the steps of test data.
 
     An array, or a mapping of arrays by name, is divided along its first axis
@@ -71,25 +71,25 @@ def steps_of(test: TestData, plugin: str) -> Iterator[PluginStep]:
         If data, expected output and number of steps do not match.  For iterables
         this is only known at their end.
     """
-    check_call(steps_of, locals())
-    count = _samples(test.data, plugin)
+    check_call(iterate_steps, locals())
+    count = _count_samples(test.data, plugin)
     if count is None:
-        return _by_item(test, plugin)
+        return _iterate_items(test, plugin)
     if test.steps > count:
         raise ConfigError(
             f"{plugin}: load_test_data gave {count} samples, which cannot be divided into "
             f"{test.steps} steps"
         )
-    return _by_share(test, count, plugin)
+    return _split_arrays(test, count, plugin)
 
 
-def _by_share(test: TestData, count: int, plugin: str) -> Iterator[PluginStep]:
-    by_step = _goes_by_step(test, count, plugin)
+def _split_arrays(test: TestData, count: int, plugin: str) -> Iterator[PluginStep]:
+    by_step = _is_by_step(test, count, plugin)
     bounds = [number * count // test.steps for number in range(test.steps + 1)]
     for number, (first, last) in enumerate(pairwise(bounds), 1):
-        expected = test.expected[number - 1] if by_step else _part(test.expected, first, last)
+        expected = test.expected[number - 1] if by_step else _slice_part(test.expected, first, last)
         yield PluginStep(
-            number, test.steps, _part(test.data, first, last), expected, range(first, last)
+            number, test.steps, _slice_part(test.data, first, last), expected, range(first, last)
         )
 
 
@@ -98,14 +98,15 @@ def is_array(value: Any) -> bool:
     return hasattr(value, "__array__") and hasattr(value, "shape")
 
 
-def _samples(data: Any, plugin: str) -> int | None:
+def _count_samples(data: Any, plugin: str) -> int | None:
     """Return the number of samples along the first axes; ``None`` for data that are not arrays."""
     if isinstance(data, Mapping):
         arrays = {str(name): value for name, value in data.items()}
-        lengths = {name: _length(value) for name, value in arrays.items()}
+        lengths = {name: _get_length(value) for name, value in arrays.items()}
         if not arrays or None in lengths.values() or len(set(lengths.values())) > 1:
             told = (
-                ", ".join(f"{name}: {_told(value)}" for name, value in arrays.items()) or "nothing"
+                ", ".join(f"{name}: {_describe_value(value)}" for name, value in arrays.items())
+                or "nothing"
             )
             raise ConfigError(
                 f"{plugin}: load_test_data gave a dict of {told}; it must hold arrays with as many "
@@ -113,26 +114,27 @@ def _samples(data: Any, plugin: str) -> int | None:
             )
         return next(iter(lengths.values()))
     if is_array(data):
-        length = _length(data)
+        length = _get_length(data)
         if length is None:
             raise ConfigError(
-                f"{plugin}: load_test_data gave {_told(data)}; the first axis must count samples"
+                f"{plugin}: load_test_data gave {_describe_value(data)}; the first axis must count "
+                f"samples"
             )
         return length
     if isinstance(data, (str, bytes)) or not isinstance(data, Iterable):
         raise ConfigError(
-            f"{plugin}: load_test_data gave {_told(data)} as data; expected an array, a dict of "
-            f"arrays, "
+            f"{plugin}: load_test_data gave {_describe_value(data)} as data; expected an array, a "
+            f"dict of arrays, "
             "or something that gives one item for each step"
         )
     return None
 
 
-def _length(value: Any) -> int | None:
+def _get_length(value: Any) -> int | None:
     return int(value.shape[0]) if is_array(value) and len(value.shape) > 0 else None
 
 
-def _part(value: Any, first: int, last: int) -> Any:
+def _slice_part(value: Any, first: int, last: int) -> Any:
     if value is None:
         return None
     if isinstance(value, Mapping):
@@ -140,11 +142,11 @@ def _part(value: Any, first: int, last: int) -> Any:
     return value[first:last]
 
 
-def _goes_by_step(test: TestData, count: int, plugin: str) -> bool:
+def _is_by_step(test: TestData, count: int, plugin: str) -> bool:
     """Return whether the expected output has one item per step, and not one per sample."""
     expected = test.expected
     lengths = (
-        {_length(value) for value in expected.values()}
+        {_get_length(value) for value in expected.values()}
         if isinstance(expected, Mapping)
         else {_size(expected)}
     )
@@ -153,21 +155,21 @@ def _goes_by_step(test: TestData, count: int, plugin: str) -> bool:
     if isinstance(expected, Sequence) and lengths == {test.steps}:
         return True
     raise ConfigError(
-        f"{plugin}: load_test_data gave {_told(expected)} as expected output of {count} samples in "
-        f"{test.steps} steps; "
+        f"{plugin}: load_test_data gave {_describe_value(expected)} as expected output of {count} "
+        f"samples in {test.steps} steps; "
         "give as many, or a list with one item for each step"
     )
 
 
 def _size(value: Any) -> int | None:
     if is_array(value):
-        return _length(value)
+        return _get_length(value)
     return (
         len(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else None
     )
 
 
-def _by_item(test: TestData, plugin: str) -> Iterator[PluginStep]:
+def _iterate_items(test: TestData, plugin: str) -> Iterator[PluginStep]:
     for what, value in (("data", test.data), ("expected output", test.expected)):
         size = _size(value)
         if size is not None and size != test.steps:
@@ -179,7 +181,7 @@ def _by_item(test: TestData, plugin: str) -> Iterator[PluginStep]:
         isinstance(test.expected, (str, bytes)) or not isinstance(test.expected, Iterable)
     ):
         raise ConfigError(
-            f"{plugin}: load_test_data gave {_told(test.expected)} as expected output of "
+            f"{plugin}: load_test_data gave {_describe_value(test.expected)} as expected output of "
             f"{test.steps} steps"
         )
     data, expected = iter(test.data), None if test.expected is None else iter(test.expected)
@@ -208,7 +210,7 @@ def _next(items: Iterator[Any], number: int, steps: int, what: str, plugin: str)
         ) from error
 
 
-def _told(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     if is_array(value):
         return f"an array of shape {tuple(value.shape)}"
     if isinstance(value, (Sequence, Mapping)) and not isinstance(value, (str, bytes)):

@@ -13,7 +13,7 @@ from typing import Any
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import NotSupported, TransportError
 from nnpipe.core.runtime_protocol import RuntimeProtocol
-from nnpipe.protocols.channels.stream_socket import SocketChannel, SocketListener, do_not_pace
+from nnpipe.protocols.channels.stream_socket import SocketChannel, SocketListener, disable_pacing
 
 
 class NetworkProtocol(RuntimeProtocol):
@@ -36,12 +36,12 @@ class NetworkProtocol(RuntimeProtocol):
         default=10.0, help="seconds without a byte after which the line is given up", minimum=0.01
     )
 
-    def exposed(self) -> bool:
+    def is_exposed(self) -> bool:
         """Return whether the address can be reached from other machines."""
         try:
             return not all(
                 ipaddress.ip_address(found[4][0]).is_loopback
-                for found in self._addresses(passive=True)
+                for found in self._resolve_addresses(passive=True)
             )
         except (TransportError, ValueError):
             return True
@@ -49,21 +49,21 @@ class NetworkProtocol(RuntimeProtocol):
     def connect(self) -> SocketChannel:
         """Connect from the host to the target."""
         cause = "it has no address"
-        for *kind, _, address in self._addresses(passive=False):
+        for *kind, _, address in self._resolve_addresses(passive=False):
             try:
-                sock = self._connected(kind, address)
+                sock = self._connect_socket(kind, address)
             except OSError as error:
-                cause = _cause(error)
+                cause = _describe_cause(error)
                 continue
-            return self._channel(sock)
+            return self._create_channel(sock)
         raise TransportError(
             f"no target answers at {self.host}:{self.port} ({cause}); is the server running there?"
         )
 
-    def _connected(self, kind: list[int], address: Any) -> socket.socket:
+    def _connect_socket(self, kind: list[int], address: Any) -> socket.socket:
         sock = socket.socket(*kind)
         try:
-            do_not_pace(sock)
+            disable_pacing(sock)
             sock.settimeout(self.timeout)
             sock.connect(address)
             sock.settimeout(None)
@@ -72,29 +72,29 @@ class NetworkProtocol(RuntimeProtocol):
             raise
         return sock
 
-    def _channel(self, sock: socket.socket) -> SocketChannel:
+    def _create_channel(self, sock: socket.socket) -> SocketChannel:
         return SocketChannel(sock, self.timeout, self.packet_size, f"{self.host}:{self.port}")
 
     def listen(self) -> SocketListener:
         """Listen for hosts on the target."""
-        family, kind, number, _, address = self._addresses(passive=True)[0]
+        family, kind, number, _, address = self._resolve_addresses(passive=True)[0]
         sock = socket.socket(family, kind, number)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            do_not_pace(sock)
+            disable_pacing(sock)
             sock.bind(address)
             sock.listen(128)
         except OSError as error:
             sock.close()
             raise TransportError(
-                f"cannot listen at {self.host}:{self.port}: {_cause(error)}"
+                f"cannot listen at {self.host}:{self.port}: {_describe_cause(error)}"
             ) from None
-        return self._listener(sock, f"{self.host}:{sock.getsockname()[1]}")
+        return self._create_listener(sock, f"{self.host}:{sock.getsockname()[1]}")
 
-    def _listener(self, sock: socket.socket, name: str) -> SocketListener:
+    def _create_listener(self, sock: socket.socket, name: str) -> SocketListener:
         return SocketListener(sock, self.timeout, self.packet_size, name)
 
-    def _addresses(self, passive: bool) -> list[tuple[Any, ...]]:
+    def _resolve_addresses(self, passive: bool) -> list[tuple[Any, ...]]:
         try:
             flags = socket.AI_PASSIVE if passive else 0
             return list(
@@ -108,7 +108,7 @@ class NetworkProtocol(RuntimeProtocol):
             ) from None
 
 
-def _cause(error: OSError) -> str:
+def _describe_cause(error: OSError) -> str:
     return "it took too long" if isinstance(error, TimeoutError) else error.strerror or str(error)
 
 
@@ -141,13 +141,13 @@ class UnixProtocol(RuntimeProtocol):
         default=10.0, help="seconds without a byte after which the line is given up", minimum=0.01
     )
 
-    def exposed(self) -> bool:
+    def is_exposed(self) -> bool:
         """Return False: the file's permissions exclude other users and machines."""
         return False
 
     def connect(self) -> SocketChannel:
         """Connect from the host to the target."""
-        sock = self._socket()
+        sock = self._create_socket()
         try:
             sock.settimeout(self.timeout)
             sock.connect(str(self.socket_path))
@@ -162,7 +162,7 @@ class UnixProtocol(RuntimeProtocol):
 
     def listen(self) -> UnixListener:
         """Listen for hosts on the target."""
-        sock = self._socket()
+        sock = self._create_socket()
         try:
             self._clear()
             before = os.umask(0o177)
@@ -185,14 +185,14 @@ class UnixProtocol(RuntimeProtocol):
                 return
         except FileNotFoundError:
             return
-        with self._socket() as probe:
+        with self._create_socket() as probe:
             probe.settimeout(self.timeout)
             try:
                 probe.connect(str(self.socket_path))
             except ConnectionRefusedError:
                 self.socket_path.unlink(missing_ok=True)
 
-    def _socket(self) -> socket.socket:
+    def _create_socket(self) -> socket.socket:
         if not hasattr(socket, "AF_UNIX"):
             raise NotSupported("this system has no Unix sockets; use NetworkProtocol")
         return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

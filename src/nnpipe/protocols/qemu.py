@@ -14,12 +14,12 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.discoverable import Tool
 from nnpipe.core.errors import CompileError, NotSupported
-from nnpipe.core.leases import temporary_folder
+from nnpipe.core.leases import create_temporary_folder
 from nnpipe.core.runtime_protocol import Listener, RuntimeProtocol
-from nnpipe.frameworks.cortex_m.image import ARM_GCC, CORES, Core, CoreName, built_for
+from nnpipe.frameworks.cortex_m.image import ARM_GCC, CORES, Core, CoreName, build_for_core
 from nnpipe.frameworks.cortex_m.image import SOURCES as IMAGE
 from nnpipe.protocols.channels.emulator import EmulatorPort, EmulatorUDPPort
-from nnpipe.protocols.serial import SerialChannel, SerialLine, connected
+from nnpipe.protocols.serial import SerialChannel, SerialLine, connect_session
 from nnpipe.protocols.target_c import CORE, FOLDER
 
 FIRMWARE = FOLDER / "firmware"
@@ -175,14 +175,14 @@ class QemuTarget(RuntimeProtocol):
         10.0, help="seconds without a byte after which the emulator is given up", minimum=0.1
     )
 
-    def exposed(self) -> bool:
+    def is_exposed(self) -> bool:
         """Return False: the line to the emulator belongs to this process."""
         return False
 
-    def translated(self, artifact: Artifact) -> contextlib.AbstractContextManager[Artifact]:
+    def convert_artifact(self, artifact: Artifact) -> contextlib.AbstractContextManager[Artifact]:
         """Yield C as machine code for the core."""
         core = BOARDS[self.core].core
-        return built_for(artifact, core, core.model_address, type(self).__name__)
+        return build_for_core(artifact, core, core.model_address, type(self).__name__)
 
     def connect(self) -> SerialChannel:
         """Start the emulator, and connect to it.
@@ -196,7 +196,7 @@ class QemuTarget(RuntimeProtocol):
         """
         qemu = QEMU.check(type(self).__name__)
         board = BOARDS[self.core]
-        with temporary_folder() as folder:
+        with create_temporary_folder() as folder:
             firmware = folder / "firmware.elf"
             build_firmware(board, firmware, type(self).__name__)
             command = [
@@ -218,7 +218,7 @@ class QemuTarget(RuntimeProtocol):
             )
             line = SerialLine(port, f"{self.core} in QEMU", self.timeout, self.packet_size)
             # it has read the firmware by then
-            return connected(line, f"the emulated {board.name} does not answer")
+            return connect_session(line, f"the emulated {board.name} does not answer")
 
     def listen(self) -> Listener:
         """Raise NotSupported: the emulated board is the server."""

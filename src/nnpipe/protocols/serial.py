@@ -12,9 +12,9 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ConfigError, LineTimeout, NotSupported, TransportError
 from nnpipe.core.runtime_protocol import Channel, Listener, RuntimeProtocol
-from nnpipe.frameworks.cortex_m.image import CORES, CoreName, built_for
+from nnpipe.frameworks.cortex_m.image import CORES, CoreName, build_for_core
 from nnpipe.protocols.channels.emulator import UDPPort
-from nnpipe.protocols.conversation.packets import OVERHEAD, Packet, PacketReader, Type, encode
+from nnpipe.protocols.conversation.packets import OVERHEAD, Packet, PacketReader, PacketType, encode
 
 
 class BoardLineProtocol(RuntimeProtocol):
@@ -47,15 +47,17 @@ class BoardLineProtocol(RuntimeProtocol):
                 "system, and where its firmware keeps models, as its linker script says (_model)"
             )
         if self.core is not None:
-            self._address()
+            self._parse_address()
 
-    def translated(self, artifact: Artifact) -> contextlib.AbstractContextManager[Artifact]:
+    def convert_artifact(self, artifact: Artifact) -> contextlib.AbstractContextManager[Artifact]:
         """Yield C as machine code for the core, if there is one."""
         if self.core is None:
-            return super().translated(artifact)
-        return built_for(artifact, CORES[self.core], self._address(), type(self).__name__)
+            return super().convert_artifact(artifact)
+        return build_for_core(
+            artifact, CORES[self.core], self._parse_address(), type(self).__name__
+        )
 
-    def _address(self) -> int:
+    def _parse_address(self) -> int:
         try:
             address = int(self.model_address, 0)
         except ValueError:
@@ -106,7 +108,7 @@ class SerialLine:
         except OSError as error:  # includes the errors of pyserial
             if "timeout" in str(error).lower():
                 raise LineTimeout(f"{self.name} took nothing for {self.timeout:g} s") from None
-            raise self._lost(error) from None
+            raise self._create_error(error) from None
 
     def read(self) -> list[Packet]:
         """Wait for a moment, and return the packets that arrived."""
@@ -114,7 +116,7 @@ class SerialLine:
             data = self._port.read(max(self._port.in_waiting, 1))
         # pyserial raises TypeError when closed by another thread
         except (OSError, TypeError) as error:
-            raise self._lost(error) from None
+            raise self._create_error(error) from None
         return list(self._reader.feed(data))
 
     def close(self) -> None:
@@ -122,7 +124,7 @@ class SerialLine:
         with contextlib.suppress(OSError):
             self._port.close()
 
-    def _lost(self, error: Exception) -> TransportError:
+    def _create_error(self, error: Exception) -> TransportError:
         return TransportError(f"the line to {self.name} failed: {error}")
 
 
@@ -151,7 +153,7 @@ class SerialChannel(Channel):
         data = b"".join(buffers)
         for at in range(0, len(data), self._line.packet_size):
             content = data[at : at + self._line.packet_size]
-            self._line.write(encode(Type.BYTES, self._session, self._sent, content))
+            self._line.write(encode(PacketType.BYTES, self._session, self._sent, content))
             self._sent = self._sent + 1 & 0xFFFF
 
     def receive_into(self, buffer: memoryview) -> int:
@@ -162,7 +164,7 @@ class SerialChannel(Channel):
         deadline = time.monotonic() + self._line.timeout
         while not self._bytes and not self._over:
             for packet in self._line.read():
-                self._take(packet)
+                self._handle_packet(packet)
             if time.monotonic() > deadline and not self._bytes and not self._over:
                 raise LineTimeout(f"{self.name} sent nothing for {self._line.timeout:g} s")
         count = min(len(buffer), len(self._bytes))
@@ -170,17 +172,19 @@ class SerialChannel(Channel):
         del self._bytes[:count]
         return count
 
-    def _take(self, packet: Packet) -> None:
-        if packet.type == Type.OPEN and not self._owns_line:
+    def _handle_packet(self, packet: Packet) -> None:
+        if packet.type == PacketType.OPEN and not self._owns_line:
             if packet.session == self._session and not self._taken:
-                self._line.write(encode(Type.OPENED, self._session, 0))  # the first answer was lost
+                self._line.write(
+                    encode(PacketType.OPENED, self._session, 0)
+                )  # the first answer was lost
             else:
                 self._over = True  # the host has begun a new session; it will repeat its request
         elif packet.session != self._session or self._over:
             return  # left over from an earlier session
-        elif packet.type == Type.CLOSE:
+        elif packet.type == PacketType.CLOSE:
             self._over = True
-        elif packet.type == Type.BYTES:
+        elif packet.type == PacketType.BYTES:
             if packet.sequence != self._taken & 0xFFFF:
                 raise TransportError(f"noise on {self.name}: a packet was lost")
             self._taken += 1
@@ -195,7 +199,7 @@ class SerialChannel(Channel):
         if not self._closed:
             self._closed = True
             with contextlib.suppress(TransportError):
-                self._line.write(encode(Type.CLOSE, self._session, 0))
+                self._line.write(encode(PacketType.CLOSE, self._session, 0))
         if self._owns_line:
             self._line.close()
 
@@ -207,17 +211,18 @@ def open_session(line: SerialLine) -> SerialChannel | None:
     session = secrets.randbelow(256)
     deadline = time.monotonic() + line.timeout
     while time.monotonic() < deadline:
-        line.write(encode(Type.OPEN, session, 0))
+        line.write(encode(PacketType.OPEN, session, 0))
         again = time.monotonic() + _OPEN_AGAIN
         while time.monotonic() < again:
             if any(
-                packet.type == Type.OPENED and packet.session == session for packet in line.read()
+                packet.type == PacketType.OPENED and packet.session == session
+                for packet in line.read()
             ):
                 return SerialChannel(line, session, owns_line=True)
     return None
 
 
-def connected(line: SerialLine, unanswered: str) -> SerialChannel:
+def connect_session(line: SerialLine, unanswered: str) -> SerialChannel:
     """Return a new session on a line, which is closed if there is none.
 
     Raises
@@ -247,8 +252,8 @@ class SerialListener(Listener):
         deadline = None if timeout is None else time.monotonic() + timeout
         while deadline is None or time.monotonic() < deadline:
             for packet in self._line.read():
-                if packet.type == Type.OPEN:
-                    self._line.write(encode(Type.OPENED, packet.session, 0))
+                if packet.type == PacketType.OPEN:
+                    self._line.write(encode(PacketType.OPENED, packet.session, 0))
                     return SerialChannel(self._line, packet.session, owns_line=False)
         return None
 
@@ -269,13 +274,13 @@ class SerialProtocol(BoardLineProtocol):
         default=512, help="most bytes in one packet", minimum=16, maximum=_LARGEST
     )
 
-    def exposed(self) -> bool:
+    def is_exposed(self) -> bool:
         """Return False: only the machine at the other end of the cable can connect."""
         return False
 
     def connect(self) -> SerialChannel:
         """Connect from the host to the target."""
-        return connected(
+        return connect_session(
             self._open(),
             f"no target answers at {self.serial_port} ({self.baud_rate} baud); is it running "
             f"there?",
@@ -326,7 +331,7 @@ class UDPProtocol(BoardLineProtocol):
                 f"{self.host!r} is not the name or address of a board: {error}"
             ) from None
         line = SerialLine(port, name, self.timeout, self.packet_size)
-        return connected(
+        return connect_session(
             line, f"no firmware answers at {name} by UDP; is the board on, and is this its address?"
         )
 

@@ -13,7 +13,7 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.errors import TransportError
 from nnpipe.core.runtime_protocol import RuntimeProtocol
 from nnpipe.jobs.agent.files import REPLY
-from nnpipe.jobs.ssh import CommandConnection, last_line
+from nnpipe.jobs.ssh import CommandConnection, get_last_line
 from nnpipe.protocols.channels.stream_socket import SocketChannel, SocketListener
 from nnpipe.protocols.network import NetworkProtocol
 
@@ -59,7 +59,7 @@ class SSHChannel(SocketChannel):
         super().__init__(sock, timeout, packet_size, name)
         self._process = process
 
-    def connected(self, timeout: float) -> SSHChannel:
+    def set_time_limit(self, timeout: float) -> SSHChannel:
         """Return the channel with the time limit in seconds that holds once the user is logged
         in.
         """
@@ -98,7 +98,7 @@ class SSHProtocol(RuntimeProtocol):
         """Raise :class:`ConfigError` if ``host`` is no address."""
         CommandConnection.at(self.host)
 
-    def exposed(self) -> bool:
+    def is_exposed(self) -> bool:
         """Return False: the server listens at the loopback address."""
         return False
 
@@ -109,7 +109,7 @@ class SSHProtocol(RuntimeProtocol):
         with tempfile.TemporaryFile() as said:
             try:
                 process = subprocess.Popen(
-                    CommandConnection.at(self.host).command(relay),
+                    CommandConnection.at(self.host).build_command(relay),
                     stdin=theirs.fileno(),
                     stdout=theirs.fileno(),
                     stderr=said,
@@ -123,8 +123,8 @@ class SSHProtocol(RuntimeProtocol):
                 theirs.close()
             channel = SSHChannel(ours, _LOGIN, self.packet_size, self.host, process)
             try:
-                self._await_relay(channel, said)
-                return channel.connected(self.timeout)
+                self._wait_for_relay(channel, said)
+                return channel.set_time_limit(self.timeout)
             except BaseException:
                 process.kill()
                 channel.close()
@@ -136,7 +136,7 @@ class SSHProtocol(RuntimeProtocol):
             host=_LOOPBACK, port=self.port, packet_size=self.packet_size, timeout=self.timeout
         ).listen()
 
-    def _await_relay(self, channel: SSHChannel, said: IO[bytes]) -> None:
+    def _wait_for_relay(self, channel: SSHChannel, said: IO[bytes]) -> None:
         """Wait until the relay is connected; what start files print before is passed over."""
         heard = bytearray()
         piece = bytearray(1)
@@ -145,7 +145,9 @@ class SSHProtocol(RuntimeProtocol):
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     channel._process.wait(_ENDING)
                 said.seek(0)
-                raise TransportError(f"{self.host}: {last_line(said.read(_NOISE)) or 'ssh ended'}")
+                raise TransportError(
+                    f"{self.host}: {get_last_line(said.read(_NOISE)) or 'ssh ended'}"
+                )
             heard += piece
             if len(heard) > _NOISE:
                 raise TransportError(

@@ -48,7 +48,7 @@ class TLSChannel(SocketChannel):
             if small:
                 self._tls.sendall(b"".join(small))
         except OSError as error:
-            raise self._failure(error, "took nothing") from None
+            raise self._create_error(error, "took nothing") from None
 
     def receive_into(self, buffer: memoryview) -> int:
         """Wait for bytes, read at most ``len(buffer)`` of them, and return their number; 0 if
@@ -58,7 +58,7 @@ class TLSChannel(SocketChannel):
             self._wait_again()
             return self._tls.recv_into(buffer, min(len(buffer), self._most))
         except OSError as error:
-            raise self._failure(error, "sent nothing") from None
+            raise self._create_error(error, "sent nothing") from None
 
     def receive_now(self, buffer: memoryview) -> int | None:
         """Receive available bytes without waiting, and continue the TLS handshake if it is not
@@ -73,7 +73,7 @@ class TLSChannel(SocketChannel):
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return None
         except OSError as error:
-            raise self._failure(error, "sent nothing") from None
+            raise self._create_error(error, "sent nothing") from None
 
     def send_now(self, buffers: Sequence[memoryview | bytes]) -> None:
         """Send some small buffers without waiting; before the TLS handshake is complete nothing
@@ -85,18 +85,18 @@ class TLSChannel(SocketChannel):
             self._tls.settimeout(0)
             self._tls.send(b"".join(buffers))  # one record, which is sent as a whole or not at all
         except OSError as error:
-            raise self._failure(error, "took nothing") from None
+            raise self._create_error(error, "took nothing") from None
 
     def _wait_again(self) -> None:
         if self._tls.gettimeout() == 0:
             self._tls.settimeout(self.timeout)
 
-    def _failure(self, error: OSError, what: str) -> TransportError:
+    def _create_error(self, error: OSError, what: str) -> TransportError:
         if isinstance(error, (ssl.SSLWantReadError, ssl.SSLWantWriteError)):
             return LineTimeout(f"{self.name} {what} in time")
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
-            return TransportError(f"TLS with {self.name} failed: {_reason(error)}")
-        return super()._failure(error, what)
+            return TransportError(f"TLS with {self.name} failed: {_describe_reason(error)}")
+        return super()._create_error(error, what)
 
 
 class TLSListener(SocketListener):
@@ -113,7 +113,7 @@ class TLSListener(SocketListener):
         super().__init__(sock, timeout, packet_size, name)
         self._context = context
 
-    def _channel(self, connection: socket.socket, name: str) -> SocketChannel:
+    def _create_channel(self, connection: socket.socket, name: str) -> SocketChannel:
         wrapped = self._context.wrap_socket(
             connection, server_side=True, do_handshake_on_connect=False
         )
@@ -139,7 +139,7 @@ class TLSProtocol(NetworkProtocol):
         if self.key is not None and self.certificate is None:
             raise ConfigError("--key is the key of a certificate: name that too (--certificate)")
 
-    def _channel(self, sock: socket.socket) -> SocketChannel:
+    def _create_channel(self, sock: socket.socket) -> SocketChannel:
         sock.settimeout(self.timeout)
         try:
             context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=self.ca)
@@ -147,10 +147,10 @@ class TLSProtocol(NetworkProtocol):
             wrapped = context.wrap_socket(sock, server_hostname=self.host)
         except OSError as error:
             sock.close()
-            raise self._failed(f"TLS with {self.host}:{self.port} failed", error) from None
+            raise self._convert_error(f"TLS with {self.host}:{self.port} failed", error) from None
         return TLSChannel(wrapped, self.timeout, self.packet_size, f"{self.host}:{self.port}")
 
-    def _listener(self, sock: socket.socket, name: str) -> SocketListener:
+    def _create_listener(self, sock: socket.socket, name: str) -> SocketListener:
         try:
             if self.certificate is None:
                 raise ConfigError("a TLS server needs a certificate: --certificate FILE --key FILE")
@@ -165,14 +165,14 @@ class TLSProtocol(NetworkProtocol):
             raise
         except OSError as error:
             sock.close()
-            raise self._failed("cannot use the certificate", error) from None
+            raise self._convert_error("cannot use the certificate", error) from None
         return TLSListener(sock, self.timeout, self.packet_size, name, context)
 
     def _load_certificate(self, context: ssl.SSLContext) -> None:
         if self.certificate is not None:
-            context.load_cert_chain(self.certificate, self.key, password=_no_password)
+            context.load_cert_chain(self.certificate, self.key, password=_raise_no_password)
 
-    def _failed(self, what: str, error: OSError) -> TransportError | ConfigError:
+    def _convert_error(self, what: str, error: OSError) -> TransportError | ConfigError:
         if isinstance(error, FileNotFoundError):
             named = [
                 str(path) for path in (self.certificate, self.key, self.ca) if path is not None
@@ -180,11 +180,11 @@ class TLSProtocol(NetworkProtocol):
             return ConfigError(f"{what}: {' or '.join(named)} is not there")
         if isinstance(error, ssl.SSLCertVerificationError):
             return TransportError(
-                f"{what}: {error.verify_message}{self._mending(error.verify_code)}"
+                f"{what}: {error.verify_message}{self._suggest_remedy(error.verify_code)}"
             )
-        return TransportError(f"{what}: {_reason(error)}")
+        return TransportError(f"{what}: {_describe_reason(error)}")
 
-    def _mending(self, code: int) -> str:
+    def _suggest_remedy(self, code: int) -> str:
         """Return the remedy for a refused certificate, by OpenSSL's number of the reason."""
         if code in _OTHER_NAME:
             return (
@@ -202,11 +202,11 @@ class TLSProtocol(NetworkProtocol):
         return ""
 
 
-def _no_password() -> str:
+def _raise_no_password() -> str:
     raise OSError("its private key is encrypted, which a server that starts by itself cannot use")
 
 
-def _reason(error: OSError) -> str:
+def _describe_reason(error: OSError) -> str:
     reason = getattr(error, "reason", None)
     if isinstance(reason, str):
         return reason.lower().replace("_", " ")

@@ -81,7 +81,7 @@ class Points:
 
 
 @dataclass(frozen=True, eq=False)
-class Strands:
+class ParallelLines:
     """Lines of one colour across parallel axes: values (lines, axes), NaN where a line has no
     value on an axis.
     """
@@ -97,7 +97,7 @@ class ParallelAxes:
     """Axes below each other, and lines that cross them; the later groups are on top."""
 
     axes: tuple[ChartAxis, ...]
-    groups: tuple[Strands, ...]
+    groups: tuple[ParallelLines, ...]
 
 
 Floats = npt.NDArray[np.float64]
@@ -158,7 +158,7 @@ class Histogram:
 
 
 @dataclass(frozen=True, eq=False)
-class Spread:
+class Distribution:
     """The distribution of a candidate: heights (bins,) between edges (bins + 1,), quartiles, and
     a colour number.
     """
@@ -171,11 +171,11 @@ class Spread:
 
 
 @dataclass(frozen=True, eq=False)
-class Spreads:
+class Distributions:
     """Distributions side by side on one axis."""
 
     x_label: str
-    rows: tuple[Spread, ...]
+    rows: tuple[Distribution, ...]
     log_x: bool = False
 
 
@@ -291,7 +291,7 @@ class Heatmap:
 
 
 @dataclass(frozen=True, eq=False)
-class Dots:
+class DotPlot:
     """Several values (rows,) for each of a list of names."""
 
     x_label: str
@@ -354,13 +354,13 @@ Chart = (
     | Lines
     | Areas
     | Histogram
-    | Spreads
+    | Distributions
     | Bars
     | StackedBars
     | Scatter
     | Intervals
     | Heatmap
-    | Dots
+    | DotPlot
     | Points
     | ParallelAxes
 )

@@ -149,15 +149,15 @@ class Document:
     def figures(self) -> Iterator[Plot]:
         """Yield all figures in order."""
         for section in self.sections:
-            yield from _figures(section)
+            yield from _iter_plots(section)
 
 
 Block = Paragraph | CommandLine | Table | Tiles | Plot | Section
 
 
-def _figures(section: Section) -> Iterator[Plot]:
+def _iter_plots(section: Section) -> Iterator[Plot]:
     for block in section.blocks:
         if isinstance(block, Plot):
             yield block
         elif isinstance(block, Section):
-            yield from _figures(block)
+            yield from _iter_plots(block)

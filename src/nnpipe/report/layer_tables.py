@@ -9,21 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.analysis.layer_times import LayerTime, LayerTimes, PairedLayers, side_by_side
-from nnpipe.analysis.roofline import DOUBTFUL, Ceilings, RoofShare, share_of_roof
+from nnpipe.analysis.layer_times import LayerTime, LayerTimes, PairedLayers, match_layer_times
+from nnpipe.analysis.roofline import DOUBTFUL, Ceilings, RoofShare, compute_roof_share
 from nnpipe.report.charts import Line, Lines, StackedBar, StackedBars
 from nnpipe.report.document import Cell, Table
-from nnpipe.report.drawing.axes import thinned
+from nnpipe.report.drawing.axes import reduce_to_columns
 from nnpipe.report.formatting import (
     NOTHING,
     Scale,
     clean,
-    count,
-    digits,
-    duration,
-    share,
-    shortened,
-    size,
+    format_count,
+    format_duration,
+    format_number,
+    format_share,
+    format_size,
+    shorten,
 )
 
 _NAME = 48
@@ -63,7 +63,7 @@ class KindTime:
         return {**asdict(self), "precisions": list(self.precisions)}
 
 
-def kind_times(times: LayerTimes) -> tuple[KindTime, ...]:
+def sum_by_kind(times: LayerTimes) -> tuple[KindTime, ...]:
     """Return the sums by kind, the longest first; the part that belongs to no step is a kind of
     its own.
     """
@@ -76,8 +76,8 @@ def kind_times(times: LayerTimes) -> tuple[KindTime, ...]:
             len(members),
             sum(each.time_ns for each in members),
             sum(each.share for each in members),
-            _sum([each.macs for each in members]),
-            _sum([each.values for each in members]),
+            _sum_known([each.macs for each in members]),
+            _sum_known([each.values for each in members]),
             tuple(sorted({each.precision for each in members} - {""})),
         )
         for kind, members in groups.items()
@@ -85,7 +85,7 @@ def kind_times(times: LayerTimes) -> tuple[KindTime, ...]:
     return tuple(sorted(found, key=lambda each: -each.time_ns))
 
 
-def layer_table(
+def build_layer_table(
     times: LayerTimes, roof: Sequence[RoofShare | None] = (), most: int | None = None
 ) -> Table:
     """Return a table with a row for each step, and one for what belongs to none.
@@ -101,8 +101,8 @@ def layer_table(
         The greatest number of steps; of more, the costliest come first, and a row tells the share
         of all others.
     """
-    scale = Scale.of_times([each.time_ns for each in times.layers])
-    chosen, left = _costliest(times, most)
+    scale = Scale.from_times([each.time_ns for each in times.layers])
+    chosen, left = _select_costliest(times, most)
     header: tuple[str, ...] = (
         "operation",
         "fused",
@@ -120,19 +120,22 @@ def layer_table(
     )
     rows: list[tuple[str | Cell, ...]] = [
         (
-            shortened(clean(each.name), _NAME),
+            shorten(clean(each.name), _NAME),
             f"+{len(each.operations) - 1}" if len(each.operations) > 1 else "",
             each.kind,
             Cell(scale.text(each.time_ns), each.time_ns),
-            scale.range((each.low_ns, each.high_ns)),
-            Cell(share(each.share, 1), each.share),
-            shortened(clean(each.kernel or each.operator), _NAME),
+            scale.format_interval((each.low_ns, each.high_ns)),
+            Cell(format_share(each.share, 1), each.share),
+            shorten(clean(each.kernel or each.operator), _NAME),
             each.precision,
-            Cell(count(each.macs), each.macs),
-            Cell(count(each.parameters), each.parameters) if each.operations else NOTHING,
-            _traffic(each),
-            Cell(NOTHING if each.live_bytes is None else size(each.live_bytes), each.live_bytes),
-            Cell(digits(each.ns_per_value), each.ns_per_value),
+            Cell(format_count(each.macs), each.macs),
+            Cell(format_count(each.parameters), each.parameters) if each.operations else NOTHING,
+            _format_traffic(each),
+            Cell(
+                NOTHING if each.live_bytes is None else format_size(each.live_bytes),
+                each.live_bytes,
+            ),
+            Cell(format_number(each.ns_per_value), each.ns_per_value),
         )
         for each in (times.rows[place] for place in chosen)
     ]
@@ -140,16 +143,16 @@ def layer_table(
         part, time = sum(each.share for each in left), sum(each.time_ns for each in left)
         blank = ("",) * (len(header) - 6)
         rows.append(
-            (f"and {len(left):,} more", "", "", scale.text(time), "", share(part, 1), *blank)
+            (f"and {len(left):,} more", "", "", scale.text(time), "", format_share(part, 1), *blank)
         )
     if roof:
-        told = [roof_text(roof[place]) for place in chosen] + [""] * bool(left)
+        told = [format_roof_share(roof[place]) for place in chosen] + [""] * bool(left)
         rows = [(*row[:6], text, *row[6:]) for row, text in zip(rows, told, strict=True)]
         header = (*header[:6], "of the roof", *header[6:])
     return Table(header, tuple(rows))
 
 
-def _costliest(times: LayerTimes, most: int | None) -> tuple[list[int], list[LayerTime]]:
+def _select_costliest(times: LayerTimes, most: int | None) -> tuple[list[int], list[LayerTime]]:
     """Return the places of the rows to show, and the steps that are left out."""
     rows = times.rows
     if most is None or len(times.layers) <= most:
@@ -158,19 +161,19 @@ def _costliest(times: LayerTimes, most: int | None) -> tuple[list[int], list[Lay
     return [*order[:most], len(rows) - 1], [rows[place] for place in order[most:]]
 
 
-def roof_text(found: RoofShare | None) -> str:
+def format_roof_share(found: RoofShare | None) -> str:
     """Return a share of the roof as the cell of a table; a question mark tells a doubt."""
     return (
         NOTHING
         if found is None
-        else f"{share(found.share, 0)} {found.limit}{' (?)' if found.doubt else ''}"
+        else f"{format_share(found.share, 0)} {found.limit}{' (?)' if found.doubt else ''}"
     )
 
 
-def kind_time_table(times: LayerTimes) -> Table:
+def build_kind_time_table(times: LayerTimes) -> Table:
     """Return a table with a row for each kind, with its share of the run."""
-    kinds = kind_times(times)
-    scale = Scale.of_times([each.time_ns for each in kinds])
+    kinds = sum_by_kind(times)
+    scale = Scale.from_times([each.time_ns for each in kinds])
     rows = []
     for each in kinds:
         rate = each.macs / each.time_ns if each.macs and each.time_ns else None
@@ -178,12 +181,12 @@ def kind_time_table(times: LayerTimes) -> Table:
         rows.append(
             (
                 each.kind,
-                Cell(count(each.steps), each.steps),
+                Cell(format_count(each.steps), each.steps),
                 Cell(scale.text(each.time_ns), each.time_ns),
-                Cell(share(each.share, 1), each.share),
-                Cell(count(each.macs), each.macs),
-                Cell(digits(rate), rate),
-                Cell(digits(density), density),
+                Cell(format_share(each.share, 1), each.share),
+                Cell(format_count(each.macs), each.macs),
+                Cell(format_number(rate), rate),
+                Cell(format_number(density), density),
                 ", ".join(each.precisions),
             )
         )
@@ -200,7 +203,7 @@ def kind_time_table(times: LayerTimes) -> Table:
     return Table(header, tuple(rows))
 
 
-def side_by_side_table(
+def build_side_by_side_table(
     first: LayerTimes,
     second: LayerTimes,
     names: tuple[str, str] | None = None,
@@ -218,8 +221,8 @@ def side_by_side_table(
     most
         The greatest number of rows; of more, those come first whose times differ most.
     """
-    pairs = list(side_by_side(first, second))
-    scale = Scale.of_times([each.first_ns for each in pairs])
+    pairs = list(match_layer_times(first, second))
+    scale = Scale.from_times([each.first_ns for each in pairs])
     left: list[PairedLayers] = []
     if most is not None and len(pairs) > most:
         pairs.sort(key=lambda each: -abs(each.second_ns - each.first_ns))
@@ -235,37 +238,39 @@ def side_by_side_table(
         "second's",
     )
 
-    def cells(one: float, other: float) -> tuple[Cell, Cell, Cell]:
+    def build_cells(one: float, other: float) -> tuple[Cell, Cell, Cell]:
         ratio = other / one if one else None
         return (
             Cell(scale.text(one), one),
             Cell(scale.text(other), other),
-            Cell(digits(ratio), ratio),
+            Cell(format_number(ratio), ratio),
         )
 
     rows = [
         (
-            shortened(clean(each.name), _NAME),
+            shorten(clean(each.name), _NAME),
             f"+{len(each.operations) - 1}" if len(each.operations) > 1 else "",
             each.kind,
-            *cells(each.first_ns, each.second_ns),
+            *build_cells(each.first_ns, each.second_ns),
             each.first_precision,
             each.second_precision,
         )
         for each in pairs
     ]
     if left:
-        sums = cells(sum(each.first_ns for each in left), sum(each.second_ns for each in left))
+        sums = build_cells(
+            sum(each.first_ns for each in left), sum(each.second_ns for each in left)
+        )
         rows.append((f"and {len(left):,} more", "", "", *sums, "", ""))
-    rows.append(("total", "", "", *cells(first.run_ns, second.run_ns), "", ""))
+    rows.append(("total", "", "", *build_cells(first.run_ns, second.run_ns), "", ""))
     return Table(header, tuple(rows))
 
 
-def breakdown_chart(runs: Mapping[str, LayerTimes]) -> StackedBars:
+def plot_time_breakdown(runs: Mapping[str, LayerTimes]) -> StackedBars:
     """Return the time of runs by kind, as a bar for each run, by its name; all but the longest
     kinds share a part.
     """
-    kinds = {name: {each.kind: each for each in kind_times(times)} for name, times in runs.items()}
+    kinds = {name: {each.kind: each for each in sum_by_kind(times)} for name, times in runs.items()}
     sums: Counter[str] = Counter()
     for found in kinds.values():
         sums.update({kind: max(each.time_ns, 0.0) for kind, each in found.items()})
@@ -273,7 +278,7 @@ def breakdown_chart(runs: Mapping[str, LayerTimes]) -> StackedBars:
         kind
         for kind, _ in sums.most_common(_MOST_KINDS if len(sums) > _MOST_KINDS + 1 else len(sums))
     ]
-    scale = Scale.of_times([times.run_ns for times in runs.values()])
+    scale = Scale.from_times([times.run_ns for times in runs.values()])
     bars = []
     for name, times in runs.items():
         parts = [
@@ -287,7 +292,9 @@ def breakdown_chart(runs: Mapping[str, LayerTimes]) -> StackedBars:
                     if kind not in named
                 )
             )
-        bars.append(StackedBar(name, np.array(parts) / scale.divisor, duration(times.run_ns)))
+        bars.append(
+            StackedBar(name, np.array(parts) / scale.divisor, format_duration(times.run_ns))
+        )
     labels = (
         (*named, f"{len(sums) - len(named)} further kinds")
         if len(sums) > len(named)
@@ -296,27 +303,27 @@ def breakdown_chart(runs: Mapping[str, LayerTimes]) -> StackedBars:
     return StackedBars(f"time of a run, {scale.unit}", labels, tuple(bars))
 
 
-def time_sentences(times: LayerTimes) -> list[str]:
+def describe_times(times: LayerTimes) -> list[str]:
     """Return what a run takes, how much of it is attributed, and the doubts, as sentences."""
-    told = f"a run in {times.runtime} takes {duration(times.run_ns)}"
+    told = f"a run in {times.runtime} takes {format_duration(times.run_ns)}"
     if times.plain_ns is not None:
-        told += f" while its steps are recorded, {duration(times.plain_ns)} otherwise"
+        told += f" while its steps are recorded, {format_duration(times.plain_ns)} otherwise"
     covered = (
-        f"{share(times.coverage, 1)} of it belongs to steps, and {share(times.mapped, 1)} of that "
-        f"to operations of the model; all times are those of a usual run out of {times.runs}, and "
-        f"add up to it"
+        f"{format_share(times.coverage, 1)} of it belongs to steps, and "
+        f"{format_share(times.mapped, 1)} of that to operations of the model; all times are those "
+        f"of a usual run out of {times.runs}, and add up to it"
     )
     doubts = [f"do not rely on times of single layers: {each}" for each in times.doubts]
     return [told, covered, *doubts]
 
 
-def _traffic(each: LayerTime) -> str:
+def _format_traffic(each: LayerTime) -> str:
     if each.bytes_read is None or each.bytes_written is None:
         return NOTHING
-    return size(each.bytes_read + each.bytes_written)
+    return format_size(each.bytes_read + each.bytes_written)
 
 
-def _sum(values: Sequence[int | None]) -> int | None:
+def _sum_known(values: Sequence[int | None]) -> int | None:
     return None if None in values else sum(value or 0 for value in values)
 
 
@@ -333,14 +340,14 @@ _MOST_NAMED = 3
 _LEAST, _GREATEST, _POINTS = 1 / 16, 4096.0, 64  # operations a byte
 
 
-def roof_shares(times: LayerTimes, ceilings: Ceilings) -> tuple[RoofShare | None, ...]:
+def compute_roof_shares(times: LayerTimes, ceilings: Ceilings) -> tuple[RoofShare | None, ...]:
     """Return the share of the roof of each row of times; ``None`` where a ceiling or a figure is
     not known.
     """
-    return tuple(_share(each, ceilings) for each in times.rows)
+    return tuple(_compute_roof_share(each, ceilings) for each in times.rows)
 
 
-def roof_sentences(times: LayerTimes, shares: Shares, ceilings: Ceilings) -> list[str]:
+def describe_roof_shares(times: LayerTimes, shares: Shares, ceilings: Ceilings) -> list[str]:
     """Return how close the run comes to the roof as a whole, and which layers are above it, as
     sentences.
     """
@@ -353,27 +360,28 @@ def roof_sentences(times: LayerTimes, shares: Shares, ceilings: Ceilings) -> lis
     least = sum(row.time_ns * min(found.share, 1.0) for row, found in known)
     covered = sum(row.time_ns for row, _ in known)
     told = [
-        f"share of the roof: {share(least / covered, 1)} over the layers that have one, which take "
-        f"{share(covered / times.run_ns, 1)} of the run ({ceilings.machine}, ceilings of "
-        f"{ceilings.created[:10]})"
+        f"share of the roof: {format_share(least / covered, 1)} over the layers that have one, "
+        f"which take {format_share(covered / times.run_ns, 1)} of the run ({ceilings.machine}, "
+        f"ceilings of {ceilings.created[:10]})"
     ]
     above = [(row, found) for row, found in known if found.share > DOUBTFUL]
     for row, found in above[:_MOST_NAMED]:
         told.append(
-            f"doubt: {shortened(clean(row.name), 60)} is at {share(found.share, 0)}, {found.doubt}"
+            f"doubt: {shorten(clean(row.name), 60)} is at {format_share(found.share, 0)}, "
+            f"{found.doubt}"
         )
     if len(above) > _MOST_NAMED:
         told.append(f"doubt: {len(above) - _MOST_NAMED} further layers are above the roof")
     return told
 
 
-def roof_chart(times: LayerTimes, ceilings: Ceilings) -> Lines | None:
+def plot_layers_on_roofline(times: LayerTimes, ceilings: Ceilings) -> Lines | None:
     """Return the roofline with a point for each layer; ``None`` if no ceiling is known."""
-    chart = roofline_chart(ceilings)
+    chart = plot_roofline(ceilings)
     points = [
         (figures[0] / figures[1], figures[0] / row.time_ns)
         for row in times.layers
-        if (figures := _work(row))
+        if (figures := _measure_work(row))
     ]
     if chart is None or not points:
         return chart
@@ -381,7 +389,7 @@ def roof_chart(times: LayerTimes, ceilings: Ceilings) -> Lines | None:
     return replace(chart, lines=(*chart.lines, Line("layers", x, y, loose=True)))
 
 
-def roofline_chart(ceilings: Ceilings) -> Lines | None:
+def plot_roofline(ceilings: Ceilings) -> Lines | None:
     """Return operations a second by operations a byte; ``None`` if no ceiling is known.
 
     A rising line is a level of memory, a level one a type of number.
@@ -398,8 +406,8 @@ def roofline_chart(ceilings: Ceilings) -> Lines | None:
         return None
     highest, fastest = max(rate for _, rate in types), max(rate for _, rate in levels)
     lines = [
-        _line(
-            "main memory" if size_ is None else f"data up to {size(size_)}",
+        _create_roofline_part(
+            "main memory" if size_ is None else f"data up to {format_size(size_)}",
             _LEAST,
             highest / rate,
             rate,
@@ -407,23 +415,25 @@ def roofline_chart(ceilings: Ceilings) -> Lines | None:
         )
         for size_, rate in levels
     ]
-    lines += [_line(name, rate / fastest, _GREATEST, rate, False) for name, rate in types]
+    lines += [
+        _create_roofline_part(name, rate / fastest, _GREATEST, rate, False) for name, rate in types
+    ]
     return Lines("operations per byte", "Goperations/s", tuple(lines), log_y=True, log_x=True)
 
 
-def _line(label: str, begin: float, end: float, rate: float, rises: bool) -> Line:
+def _create_roofline_part(label: str, begin: float, end: float, rate: float, rises: bool) -> Line:
     x = np.geomspace(begin, max(end, begin), _POINTS)
     return Line(label, x, (rate * x if rises else np.full(_POINTS, rate)) / 1e9)
 
 
-def _share(row: LayerTime, ceilings: Ceilings) -> RoofShare | None:
-    precision, work = _TYPES.get(row.precision), _work(row)
+def _compute_roof_share(row: LayerTime, ceilings: Ceilings) -> RoofShare | None:
+    precision, work = _TYPES.get(row.precision), _measure_work(row)
     if precision is None or work is None:
         return None
-    return share_of_roof(*work, row.time_ns / 1e9, ceilings, precision)
+    return compute_roof_share(*work, row.time_ns / 1e9, ceilings, precision)
 
 
-def _work(row: LayerTime) -> tuple[float, float] | None:
+def _measure_work(row: LayerTime) -> tuple[float, float] | None:
     """Return the operations and the traffic of a layer; ``None`` if one is not known or 0, or it
     took no time.
     """
@@ -475,24 +485,28 @@ class MemoryUse:
                 raise ValueError("memory is told in bytes")
         return found
 
-    def sentences(self, live: int | None) -> list[str]:
+    def describe(self, live: int | None) -> list[str]:
         """Return the figures beside what lives at once by the graph, in bytes, and why they
         differ.
         """
         told = (
-            f"memory, measured in a process of its own: loading takes {size(self.loaded_bytes)}, "
-            f"for files of {size(self.file_bytes)}{self._why_loaded()}"
+            f"memory, measured in a process of its own: loading takes "
+            f"{format_size(self.loaded_bytes)}, for files of "
+            f"{format_size(self.file_bytes)}{self._explain_loaded()}"
         )
         if self.peak_bytes is None:
             return [f"{told}; this system tells no peak while a model runs"]
         beside = (
             ""
             if live is None
-            else f", where {size(live)} live at once by the graph{self._why_peak(live)}"
+            else f", where {format_size(live)} live at once by the graph{self._explain_peak(live)}"
         )
-        return [told, f"memory while it runs: {size(self.peak_bytes)} more at the peak{beside}"]
+        return [
+            told,
+            f"memory while it runs: {format_size(self.peak_bytes)} more at the peak{beside}",
+        ]
 
-    def _why_loaded(self) -> str:
+    def _explain_loaded(self) -> str:
         if max(self.loaded_bytes, self.file_bytes) < _LEAST_MEMORY:
             return ""
         if self.loaded_bytes > (1 + _NEAR) * self.file_bytes:
@@ -504,7 +518,7 @@ class MemoryUse:
             return ": weights stay in the mapped file until they are read, or are shared with it"
         return ""
 
-    def _why_peak(self, live: int) -> str:
+    def _explain_peak(self, live: int) -> str:
         peak = self.peak_bytes or 0
         if max(peak, live) < _LEAST_MEMORY:
             return "; both are too small to be told apart from the system's pages"
@@ -518,7 +532,7 @@ class MemoryUse:
         return ""
 
 
-def memory_chart(live_bytes: Sequence[int], use: MemoryUse | None) -> Lines | None:
+def plot_memory(live_bytes: Sequence[int], use: MemoryUse | None) -> Lines | None:
     """Return the live memory by operation beside the measured peak; ``None`` if the sizes are
     not known.
     """
@@ -526,9 +540,9 @@ def memory_chart(live_bytes: Sequence[int], use: MemoryUse | None) -> Lines | No
         return None
     live = np.array(live_bytes, np.float64)
     peak = None if use is None else use.peak_bytes
-    scale = Scale.of_sizes([float(live.max()), peak])
+    scale = Scale.from_sizes([float(live.max()), peak])
     x = np.arange(1.0, len(live) + 1)
-    lines = [thinned("values that live at once", x, live / scale.divisor)]
+    lines = [reduce_to_columns("values that live at once", x, live / scale.divisor)]
     if peak is not None:
         lines.append(
             Line("measured peak while it runs", x[[0, -1]], np.full(2, peak / scale.divisor))

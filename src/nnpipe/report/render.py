@@ -6,27 +6,27 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.messages import nearest
-from nnpipe.core.task import all_tasks
+from nnpipe.core.messages import suggest_name
+from nnpipe.core.task import list_tasks
 from nnpipe.measuring.run import Run
 from nnpipe.report.document import Document, Section
 from nnpipe.report.formatting import clean
-from nnpipe.report.inputs.candidate import Candidate, candidates_of
-from nnpipe.report.sections.layers import layers
-from nnpipe.report.sections.performance import board_section, performance
-from nnpipe.report.sections.provenance import provenance
-from nnpipe.report.sections.summary import summary
-from nnpipe.report.sections.verdict import Failure, failure_warnings
-from nnpipe.report.task_section import task_section
+from nnpipe.report.inputs.candidate import Candidate, create_candidates
+from nnpipe.report.sections.layers import build_layers_section
+from nnpipe.report.sections.performance import build_board_section, build_performance_section
+from nnpipe.report.sections.provenance import build_provenance_section
+from nnpipe.report.sections.summary import build_summary_section
+from nnpipe.report.sections.verdict import CandidateFailure, build_failure_warnings
+from nnpipe.report.task_section import build_task_section
 
 PERFORMANCE, LAYERS = "performance", "layers"
 
 
-def known_report_types() -> tuple[str, ...]:
+def list_report_types() -> tuple[str, ...]:
     """Return the names of all sections that a report can be limited to: of times, of layers, and
     of each task.
     """
-    return (PERFORMANCE, LAYERS, *(task.name for task in all_tasks()))
+    return (PERFORMANCE, LAYERS, *(task.name for task in list_tasks()))
 
 
 def render(
@@ -34,7 +34,7 @@ def render(
     title: str,
     report_types: Sequence[str] | None = None,
     sources: Sequence[object] = (),
-    failures: Sequence[Failure] = (),
+    failures: Sequence[CandidateFailure] = (),
 ) -> Document:
     """Return a report on runs.
 
@@ -54,14 +54,14 @@ def render(
     NNPipeError
         If a run holds invalid data.
     """
-    return report_on(candidates_of(runs, sources), title, report_types, failures)
+    return report_on(create_candidates(runs, sources), title, report_types, failures)
 
 
 def report_on(
     candidates: Sequence[Candidate],
     title: str,
     report_types: Sequence[str] | None = None,
-    failures: Sequence[Failure] = (),
+    failures: Sequence[CandidateFailure] = (),
     before: Sequence[Section] = (),
     measured: int | None = None,
 ) -> Document:
@@ -70,7 +70,7 @@ def report_on(
     Parameters
     ----------
     candidates
-        The result of :func:`~nnpipe.report.inputs.candidate.candidates_of`; the others
+        The result of :func:`~nnpipe.report.inputs.candidate.create_candidates`; the others
         are compared with the first one.
     title
         The title of the report.
@@ -92,34 +92,37 @@ def report_on(
     """
     if not candidates:
         raise ConfigError("a report needs at least one result file")
-    first = summary(candidates, judged=bool(before))
-    sections = [*before, replace(first, blocks=(*failure_warnings(failures), *first.blocks))]
-    if (board := board_section(candidates)) is not None:
+    first = build_summary_section(candidates, judged=bool(before))
+    sections = [*before, replace(first, blocks=(*build_failure_warnings(failures), *first.blocks))]
+    if (board := build_board_section(candidates)) is not None:
         sections.append(board)
     tasks = {c.quality.task.name: c.quality.task for c in candidates if c.quality is not None}
     timed = any(c.latency is not None for c in candidates)
     profiled = any(c.profile is not None or c.no_profile for c in candidates)
     possible = [*([PERFORMANCE] if timed else []), *([LAYERS] if profiled else []), *tasks]
-    makers = {PERFORMANCE: performance, LAYERS: layers}
+    makers = {PERFORMANCE: build_performance_section, LAYERS: build_layers_section}
     for name in dict.fromkeys(possible if report_types is None else report_types):
         if name not in possible:
-            raise _not_possible(name)
+            raise _create_report_type_error(name)
         sections.append(
-            makers[name](candidates) if name in makers else task_section(tasks[name], candidates)
+            makers[name](candidates)
+            if name in makers
+            else build_task_section(tasks[name], candidates)
         )
-    sections.append(provenance(candidates))
+    sections.append(build_provenance_section(candidates))
     return Document(
         clean(title, 200) or "Report",
         tuple(sections),
-        _subtitle([c.run for c in candidates], measured),
+        _format_subtitle([c.run for c in candidates], measured),
     )
 
 
-def _not_possible(name: str) -> ConfigError:
-    known = known_report_types()
+def _create_report_type_error(name: str) -> ConfigError:
+    known = list_report_types()
     if name not in known:
         return ConfigError(
-            f"there is no report type {name!r}{nearest(name, known)}; known: {', '.join(known)}"
+            f"there is no report type {name!r}{suggest_name(name, known)}; known: "
+            f"{', '.join(known)}"
         )
     told = {PERFORMANCE: "inference times", LAYERS: "times of layers (measure with --profile)"}
     needed = told.get(name, "judged predictions of that task")
@@ -128,7 +131,7 @@ def _not_possible(name: str) -> ConfigError:
     )
 
 
-def _subtitle(runs: Sequence[Run], measured: int | None) -> str:
+def _format_subtitle(runs: Sequence[Run], measured: int | None) -> str:
     dates = sorted({clean(run.created[:10], 10) for run in runs if run.created})
     what = "one candidate" if len(runs) == 1 else f"{len(runs)} candidates"
     if measured is not None and measured > len(runs):

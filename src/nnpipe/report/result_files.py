@@ -13,29 +13,33 @@ from nnpipe.measuring.run import Run
 from nnpipe.report.document import Paragraph, Section
 from nnpipe.report.inputs.search_file import KIND as SEARCH
 from nnpipe.report.inputs.search_file import SearchFile
-from nnpipe.report.inputs.sweep_file import KIND, Found
-from nnpipe.report.sections.comparison import contest
-from nnpipe.report.sections.sweep import devices_section, most_telling, sweep_section
-from nnpipe.report.sections.verdict import Failure
+from nnpipe.report.inputs.sweep_file import KIND, SweepFile
+from nnpipe.report.sections.comparison import build_comparison_section
+from nnpipe.report.sections.sweep import (
+    build_devices_section,
+    build_sweep_section,
+    select_sweep_candidates,
+)
+from nnpipe.report.sections.verdict import CandidateFailure
 
 SHOWN = 12
 """Greatest number of candidates of a sweep that are shown one by one."""
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class ReportSubject:
     """The runs of a report with their files, failed candidates, sections that compare them, and
     the number measured.
     """
 
     runs: tuple[Run, ...]
     sources: tuple[Path, ...]
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[CandidateFailure, ...] = ()
     sections: tuple[Section, ...] = ()
     measured: int | None = None
 
 
-def subject(paths: Sequence[Path]) -> Subject:
+def read_report_subject(paths: Sequence[Path]) -> ReportSubject:
     """Return the content of result files: any number of single runs, or one comparison, or one
     sweep.
 
@@ -56,8 +60,12 @@ def subject(paths: Sequence[Path]) -> Subject:
                 f"{path} is the result of {what}, which makes a report by itself; leave out the "
                 f"others"
             )
-        return _of_comparison(each, path) if isinstance(each, Comparison) else _of_sweep(each, path)
-    return Subject(tuple(each for each in found if isinstance(each, Run)), tuple(paths))
+        return (
+            _create_comparison_subject(each, path)
+            if isinstance(each, Comparison)
+            else _create_sweep_subject(each, path)
+        )
+    return ReportSubject(tuple(each for each in found if isinstance(each, Run)), tuple(paths))
 
 
 def read_search_file(path: Path) -> SearchFile:
@@ -83,7 +91,7 @@ def is_search_file(path: Path) -> bool:
     return isinstance(data, dict) and data.get("kind") == SEARCH
 
 
-def _read(path: Path) -> Run | Comparison | Found:
+def _read(path: Path) -> Run | Comparison | SweepFile:
     try:
         data = read_json(path)
         kind = data.get("kind") if isinstance(data, dict) else None
@@ -93,38 +101,41 @@ def _read(path: Path) -> Run | Comparison | Found:
             )
         if kind == COMPARISON:
             return Comparison.from_json(data)
-        return Found.from_json(data) if kind == KIND else Run.from_json(data)
+        return SweepFile.from_json(data) if kind == KIND else Run.from_json(data)
     except ArtifactError as error:
         raise ArtifactError(f"{path}: {error}") from None
 
 
-def _of_comparison(comparison: Comparison, path: Path) -> Subject:
+def _create_comparison_subject(comparison: Comparison, path: Path) -> ReportSubject:
     if not comparison.runs:
         raise ArtifactError(f"{path}: no candidate ran in this comparison")
     ran = {run.title for run in comparison.runs}
     failures = tuple(
-        Failure(len(ran) + place, title, reason)
+        CandidateFailure(len(ran) + place, title, reason)
         for place, (title, reason) in enumerate(comparison.failures.items())
         if title not in ran
     )
-    return Subject(
-        comparison.runs, (path,) * len(comparison.runs), failures, (contest(comparison),)
+    return ReportSubject(
+        comparison.runs,
+        (path,) * len(comparison.runs),
+        failures,
+        (build_comparison_section(comparison),),
     )
 
 
-def _of_sweep(found: Found, path: Path) -> Subject:
+def _create_sweep_subject(found: SweepFile, path: Path) -> ReportSubject:
     """Return the runs of the most important candidates of a sweep, and the section on the sweep."""
     if not found.points:
         raise ArtifactError(f"{path}: nothing was measured in this sweep")
-    sources = tuple(path.parent / point.result for point in most_telling(found, SHOWN))
-    section = sweep_section(found)
+    sources = tuple(path.parent / point.result for point in select_sweep_candidates(found, SHOWN))
+    section = build_sweep_section(found)
     if len(found.points) > SHOWN:
         note = Paragraph(
             f"The following sections show {SHOWN} of the {len(found.points):,}: the first ones of "
             f"the table above."
         )
         section = replace(section, blocks=(*section.blocks, note))
-    sections = (section, *([devices_section(found)] if found.devices else []))
-    return Subject(
+    sections = (section, *([build_devices_section(found)] if found.devices else []))
+    return ReportSubject(
         tuple(Run.read(path) for path in sources), sources, (), sections, len(found.points)
     )

@@ -14,16 +14,16 @@ import numpy.typing as npt
 from nnpipe.core.discoverable import Discoverable
 from nnpipe.core.errors import NotSupported
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.registry import named
+from nnpipe.core.registry import map_names_to_classes
 from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch
-from nnpipe.measuring.quantities import quality
+from nnpipe.measuring.quantities import quality_of
 from nnpipe.measuring.sample_pictures import CURVE, LARGEST, PICTURE
 from nnpipe.report.charts import BoxedFrame, Line, Lines
 from nnpipe.report.document import Block, Cell, Paragraph, Plot, Section, Table
 from nnpipe.report.formatting import NOTHING, clean
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.quantity_text import interval, written
+from nnpipe.report.quantity_text import format_figure_interval, format_quantity
 
 _MOST = 12  # samples of a candidate
 _CANDIDATES = 4
@@ -31,7 +31,7 @@ _JPEG = b"\xff\xd8\xff"
 _SIDE = 1 << 12  # pixels of a picture that a result may claim
 
 
-def picture_of(found: Evaluation, number: int) -> bytes:
+def get_sample_picture(found: Evaluation, number: int) -> bytes:
     """Return the JPEG file of a sample; nothing if the result keeps none, or what it keeps is
     none.
     """
@@ -42,7 +42,7 @@ def picture_of(found: Evaluation, number: int) -> bytes:
     return content if content.startswith(_JPEG) else b""
 
 
-def worst_samples(task: Task, candidates: Sequence[Candidate]) -> Section | None:
+def build_worst_samples_section(task: Task, candidates: Sequence[Candidate]) -> Section | None:
     """Return a section with the worst samples of the first candidates that keep some; ``None``
     if none does.
     """
@@ -51,7 +51,7 @@ def worst_samples(task: Task, candidates: Sequence[Candidate]) -> Section | None
         quality = candidate.quality
         if quality is None or quality.task.name != task.name or len(parts) == _CANDIDATES:
             continue
-        if plots := _plots(task, candidate, quality.evaluation):
+        if plots := _plot_worst_samples(task, candidate, quality.evaluation):
             parts.append(Section(candidate.name, plots, folded=bool(parts)))
     if not parts:
         return None
@@ -60,7 +60,7 @@ def worst_samples(task: Task, candidates: Sequence[Candidate]) -> Section | None
     return Section("Worst samples", (first, *blocks))
 
 
-def _plots(task: Task, candidate: Candidate, found: Evaluation) -> tuple[Plot, ...]:
+def _plot_worst_samples(task: Task, candidate: Candidate, found: Evaluation) -> tuple[Plot, ...]:
     kept = np.zeros(len(found), bool)
     for name in (PICTURE, CURVE):
         if name in found.ragged:
@@ -73,19 +73,19 @@ def _plots(task: Task, candidate: Candidate, found: Evaluation) -> tuple[Plot, .
         places = places[np.argsort(-np.nan_to_num(errors[places]), kind="stable")]
     plots = []
     for number in places[:_MOST].tolist():
-        chart = _chart(found, number)
+        chart = _create_sample_chart(found, number)
         if chart is None:
             continue
-        told = clean(task.sample_words(found, number), 160)
+        told = clean(task.describe_sample(found, number), 160)
         what = f"{candidate.name}, sample {number + 1:,}" + (f": {told}" if told else "")
         name, photo = f"{candidate.number + 1}-worst-{number + 1}", isinstance(chart, BoxedFrame)
         plots.append(Plot(chart, name, what, f"{what}.", small=photo))
     return tuple(plots)
 
 
-def _chart(found: Evaluation, number: int) -> BoxedFrame | Lines | None:
-    if content := picture_of(found, number):
-        height, width = _size_of(content)
+def _create_sample_chart(found: Evaluation, number: int) -> BoxedFrame | Lines | None:
+    if content := get_sample_picture(found, number):
+        height, width = _read_jpeg_size(content)
         return BoxedFrame(width, height, (), content) if height else None
     if CURVE not in found.ragged:
         return None
@@ -100,7 +100,7 @@ def _chart(found: Evaluation, number: int) -> BoxedFrame | Lines | None:
     )
 
 
-def _size_of(content: bytes) -> tuple[float, float]:
+def _read_jpeg_size(content: bytes) -> tuple[float, float]:
     """Return height and width that a JPEG file states (ITU-T T.81, B.2.2); 0 if it states none."""
     place = 2
     while place + 9 <= len(content) and content[place] == 0xFF:
@@ -138,9 +138,9 @@ class TaskSection(Discoverable, ABC):
     >>> class CountingSection(TaskSection):
     ...     'Shows how far counts are off.'
     ...     task = "counting"
-    ...     def section(self, candidates):
+    ...     def build_section(self, candidates):
     ...         return Section("Counting", (Paragraph(f"{len(candidates)} candidates counted."),))
-    >>> CountingSection().section([]).title
+    >>> CountingSection().build_section([]).title
     'Counting'
     """
 
@@ -148,27 +148,31 @@ class TaskSection(Discoverable, ABC):
     draws_samples: ClassVar[bool] = False
 
     @abstractmethod
-    def section(self, candidates: Sequence[Candidate]) -> Section:
+    def build_section(self, candidates: Sequence[Candidate]) -> Section:
         """Return the section; some candidates may have no judged predictions, or of another
         task.
         """
 
 
-def task_section(task: Task, candidates: Sequence[Candidate]) -> Section:
+def build_task_section(task: Task, candidates: Sequence[Candidate]) -> Section:
     """Return the section of a report about a task."""
-    own = next((cls for cls in named(TaskSection).values() if cls.task == task.name), None)
-    found = metrics_section(task, candidates) if own is None else own().section(candidates)
+    own = next(
+        (cls for cls in map_names_to_classes(TaskSection).values() if cls.task == task.name), None
+    )
+    found = (
+        build_metrics_section(task, candidates) if own is None else own().build_section(candidates)
+    )
     if own is not None and own.draws_samples:
         return found
-    worst = worst_samples(task, candidates)
+    worst = build_worst_samples_section(task, candidates)
     return found if worst is None else replace(found, blocks=(*found.blocks, worst))
 
 
-def metrics_section(task: Task, candidates: Sequence[Candidate]) -> Section:
+def build_metrics_section(task: Task, candidates: Sequence[Candidate]) -> Section:
     """Return a section with the table of the metrics of a task that any candidate has, with
     intervals.
     """
-    cells = {c.number: _cells(task, c) for c in candidates}
+    cells = {c.number: _format_metric_cells(task, c) for c in candidates}
     shown = [
         place == 0 or any(own[place].value is not None for own in cells.values())
         for place in range(len(task.metrics))
@@ -184,10 +188,10 @@ def metrics_section(task: Task, candidates: Sequence[Candidate]) -> Section:
     table = Table(
         header, rows, sortable=True, caption=f"Ranges are 95\u00a0% intervals. {meanings}."
     )
-    return Section(title_of_task(task), (Paragraph(type(task).summary()), table))
+    return Section(format_task_title(task), (Paragraph(type(task).summary()), table))
 
 
-def judged_section(task: Task, candidates: Sequence[Candidate], parts: Parts) -> Section:
+def build_evaluation_section(task: Task, candidates: Sequence[Candidate], parts: Parts) -> Section:
     """Return the metrics of a task, followed by parts about each candidate that was judged; of
     several, folded.
 
@@ -201,7 +205,7 @@ def judged_section(task: Task, candidates: Sequence[Candidate], parts: Parts) ->
         Returns the parts about a candidate, given it, its evaluation, and the number of judged
         candidates.
     """
-    whole = metrics_section(task, candidates)
+    whole = build_metrics_section(task, candidates)
     judged = [
         (c, c.quality.evaluation)
         for c in candidates
@@ -214,22 +218,24 @@ def judged_section(task: Task, candidates: Sequence[Candidate], parts: Parts) ->
     return Section(whole.title, tuple(blocks))
 
 
-def title_of_task(task: Task) -> str:
+def format_task_title(task: Task) -> str:
     """Return the name of a task as a heading."""
     words = task.name.replace("_", " ")
     return words[:1].upper() + words[1:]
 
 
-def _cells(task: Task, candidate: Candidate) -> list[Cell]:
+def _format_metric_cells(task: Task, candidate: Candidate) -> list[Cell]:
     quality_ = candidate.quality
     if quality_ is None or quality_.task.name != task.name:
         return [Cell(NOTHING)] * (len(task.metrics) + 1)
     found = []
     for metric in task.metrics:
-        known = quality_.figure_of(metric)
+        known = quality_.get_figure(metric)
         found.append(
             Cell(
-                written(quality(metric), known.value), known.value, interval(quality(metric), known)
+                format_quantity(quality_of(metric), known.value),
+                known.value,
+                format_figure_interval(quality_of(metric), known),
             )
         )
     return [*found, Cell(f"{quality_.samples:,}", float(quality_.samples))]
@@ -267,19 +273,19 @@ class TaskPictures(Discoverable, ABC):
     >>> class CountingPictures(TaskPictures):
     ...     'Shows counts.'
     ...     task = "counting"
-    ...     def drawn(self, picture, predictions, class_names):
+    ...     def draw(self, picture, predictions, class_names):
     ...         return picture, f"{predictions['count'][0]:g} things"
-    ...     def difference(self, picture, one, other):
+    ...     def measure_difference(self, picture, one, other):
     ...         return abs(float(one["count"][0] - other["count"][0]))
     >>> grey = np.full((4, 4, 3), 128, np.uint8)
-    >>> CountingPictures().difference(grey, {"count": np.array([2.0])}, {"count": np.array([3.5])})
+    >>> CountingPictures().measure_difference(grey, {"count": np.array([2.0])}, {"count": np.array([3.5])})
     1.5
     """
 
     task: ClassVar[str] = ""
 
     @abstractmethod
-    def drawn(
+    def draw(
         self, picture: Picture, predictions: Batch, class_names: Sequence[str]
     ) -> tuple[Picture, str]:
         """Return the picture with what a model said about it, and the same in a few words.
@@ -295,7 +301,7 @@ class TaskPictures(Discoverable, ABC):
         """
 
     @abstractmethod
-    def difference(self, picture: Picture, one: Batch, other: Batch) -> float:
+    def measure_difference(self, picture: Picture, one: Batch, other: Batch) -> float:
         """Return how much the predictions of two models for a picture differ; 0 if they say the
         same.
 
@@ -304,7 +310,7 @@ class TaskPictures(Discoverable, ABC):
         """
 
 
-def pictures_of(task: str) -> TaskPictures:
+def find_task_pictures(task: str) -> TaskPictures:
     """Return how a task draws its predictions.
 
     Raises
@@ -312,7 +318,7 @@ def pictures_of(task: str) -> TaskPictures:
     NotSupported
         If it does not say how.
     """
-    known = {cls.task: cls for cls in named(TaskPictures).values()}
+    known = {cls.task: cls for cls in map_names_to_classes(TaskPictures).values()}
     if task not in known:
         raise NotSupported(
             f"the task {task!r} does not draw into pictures; those that do: "
@@ -321,23 +327,23 @@ def pictures_of(task: str) -> TaskPictures:
     return known[task]()
 
 
-def draws(task: str) -> bool:
+def has_task_pictures(task: str) -> bool:
     """Return whether a task draws its predictions into pictures."""
-    return any(cls.task == task for cls in named(TaskPictures).values())
+    return any(cls.task == task for cls in map_names_to_classes(TaskPictures).values())
 
 
-def class_name(number: int, class_names: Sequence[str]) -> str:
+def get_class_label(number: int, class_names: Sequence[str]) -> str:
     """Return the name of a class, or its number if it has none."""
     return class_names[number] if 0 <= number < len(class_names) else f"class {number}"
 
 
-def first_of(values: Any) -> npt.NDArray[Any]:
+def get_first_sample(values: Any) -> npt.NDArray[Any]:
     """Return the only sample of an array of predictions as float64."""
     found: npt.NDArray[Any] = np.asarray(values, np.float64)
     return np.asarray(found[0])
 
 
-def mixed(
+def blend_colours(
     picture: Picture, where: npt.NDArray[np.bool_], colours: Any, strength: Any = 0.5
 ) -> Picture:
     """Return a picture with colours over some of its pixels.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
-from nnpipe.core.artifact import Artifact, agreed_io
+from nnpipe.core.artifact import Artifact, verify_io
 from nnpipe.core.discoverable import C, Tool
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
@@ -36,5 +36,5 @@ class CRuntime(Runtime):
 
     def _load(self, artifact: Artifact) -> InferenceSession:
         found, notes = read_c_source(artifact.path)
-        io = agreed_io(artifact, found)
+        io = verify_io(artifact, found)
         return CSession(load_c_source(artifact.path, notes, type(self).__name__), io, found, notes)

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import ClassVar
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.artifact import Artifact, agreed_io
+from nnpipe.core.artifact import Artifact, verify_io
 from nnpipe.core.generation import TOKENS
-from nnpipe.core.leases import temporary_folder
+from nnpipe.core.leases import create_temporary_folder
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.model_folder import (
     GENAI,
-    io_of_genai_archive,
     read_genai_folder,
+    read_genai_io,
     unpack_genai_archive,
 )
 from nnpipe.frameworks.genai import GenAISession, open_genai
@@ -49,12 +49,12 @@ class ONNXRuntimeGenAI(Runtime):
         ArtifactError
             If the file is missing, damaged, or no model of onnxruntime-genai; the message names it.
         """
-        return io_of_genai_archive(Path(path))
+        return read_genai_io(Path(path))
 
     def _load(self, artifact: Artifact) -> InferenceSession:
         with contextlib.ExitStack() as stack:
-            place = stack.enter_context(temporary_folder())
-            io = agreed_io(artifact, unpack_genai_archive(artifact.path, place))
+            place = stack.enter_context(create_temporary_folder())
+            io = verify_io(artifact, unpack_genai_archive(artifact.path, place))
             folder = read_genai_folder(place)
             model = open_genai(folder, self.num_threads, artifact.path)
             longest = next(spec.shape[1] for spec in io.outputs if spec.name == TOKENS)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from nnpipe.core.artifact import Artifact, agreed_io
+from nnpipe.core.artifact import Artifact, verify_io
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.session import InferenceSession
 from nnpipe.formats.sealed import read_sealed
-from nnpipe.frameworks.iree import FORMAT, IREESession, instructions_here, takes
+from nnpipe.frameworks.iree import FORMAT, IREESession, is_supported_type, list_instruction_sets
 from nnpipe.frameworks.processors import check_processor
-from nnpipe.frameworks.runtime_failures import hushed
+from nnpipe.frameworks.runtime_failures import suppress_output
 from nnpipe.runtimes.sealed_runtime import SealedRuntime
 
 
@@ -28,12 +28,12 @@ class IREERuntime(SealedRuntime):
 
     def _load(self, artifact: Artifact) -> InferenceSession:
         file = read_sealed(artifact.path, FORMAT)
-        io = agreed_io(artifact, file.io)
+        io = verify_io(artifact, file.io)
         for spec in io:
-            if not takes(spec.dtype):
+            if not is_supported_type(spec.dtype):
                 raise ArtifactError(
                     f"{artifact.path}: tensor {spec.name!r} is {spec.dtype}; IREE takes none here"
                 )
-        check_processor(file, artifact.path, instructions_here)
-        with hushed():
+        check_processor(file, artifact.path, list_instruction_sets)
+        with suppress_output():
             return IREESession(file, io, artifact.path, self.num_threads)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.artifact import Artifact, agreed_io
+from nnpipe.core.artifact import Artifact, verify_io
 from nnpipe.core.batching import FixesBatch
 from nnpipe.core.errors import ArtifactError, NNPipeError
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
-from nnpipe.frameworks.keras import import_keras, named_io
+from nnpipe.frameworks.keras import import_keras, resolve_keras_io
 from nnpipe.frameworks.keras_session import KerasSession
 from nnpipe.layers.keras.named_layers import TakesOwnLayers
 from nnpipe.layers.keras.open_file import open_keras
@@ -43,14 +43,14 @@ class KerasRuntime(Runtime, FixesBatch, TakesOwnLayers):
         ),
     )
 
-    def handicaps(self) -> tuple[str, ...]:
+    def performance_caveats(self) -> tuple[str, ...]:
         """Return a handicap if weights are variables."""
-        return (*super().handicaps(), *(() if self.freeze else ("weights not frozen",)))
+        return (*super().performance_caveats(), *(() if self.freeze else ("weights not frozen",)))
 
     def _load(self, artifact: Artifact) -> InferenceSession:
         import_keras(self.num_threads)
         model = open_keras(artifact.path, self.own_layers)
-        io = agreed_io(artifact, named_io(model, artifact.io))
+        io = verify_io(artifact, resolve_keras_io(model, artifact.io))
         try:
             return KerasSession(model, io, self.freeze, self.batch)
         except NNPipeError:
@@ -60,6 +60,6 @@ class KerasRuntime(Runtime, FixesBatch, TakesOwnLayers):
                 raise
             raise ArtifactError(
                 f"{artifact.path}: Keras cannot make it for {self.batch} samples in a call: "
-                f"{one_line(error)}; "
+                f"{format_one_line(error)}; "
                 "--fixed-batch 0 leaves the number free"
             ) from None

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.artifact import Artifact, agreed_io
+from nnpipe.core.artifact import Artifact, verify_io
 from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
@@ -19,7 +19,7 @@ from nnpipe.formats.tflite import read_tflite
 from nnpipe.frameworks.litert import (
     LiteRTSession,
     check_tensors,
-    interpreter_module,
+    import_interpreter,
     open_interpreter,
 )
 
@@ -49,7 +49,7 @@ class LiteRTRuntime(Runtime):
         ),
     )
 
-    def handicaps(self) -> tuple[str, ...]:
+    def performance_caveats(self) -> tuple[str, ...]:
         """Return a handicap for the slow reference kernels."""
         return ("reference kernels",) if self.reference_kernels else ()
 
@@ -66,21 +66,23 @@ class LiteRTRuntime(Runtime):
 
     def import_framework(self) -> None:
         """Import the interpreter."""
-        interpreter_module()
+        import_interpreter()
 
     def _load(self, artifact: Artifact) -> InferenceSession:
         file = read_tflite(artifact.path)
-        io = agreed_io(artifact, file.io)
+        io = verify_io(artifact, file.io)
         check_tensors(io, artifact.path)
         resolver = "BUILTIN_REF" if self.reference_kernels else ""
         opened = partial(
             open_interpreter, artifact.path, self.num_threads, self.delegates_list, resolver
         )
 
-        def recorded(arrays: Mapping[int, np.ndarray], runs: int) -> OperationTimes:
+        def record_calls(arrays: Mapping[int, np.ndarray], runs: int) -> OperationTimes:
             from nnpipe.frameworks.litert_profile import record  # a target does not need it
 
             return record(artifact.path, None, arrays, self.num_threads, runs)
 
         own = not self.delegates_list and not self.reference_kernels
-        return LiteRTSession(opened(), io, file, artifact.path, recorded if own else None, opened)
+        return LiteRTSession(
+            opened(), io, file, artifact.path, record_calls if own else None, opened
+        )

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.artifact import Artifact, agreed_io
-from nnpipe.core.batching import FixesBatch, narrowed
+from nnpipe.core.artifact import Artifact, verify_io
+from nnpipe.core.batching import FixesBatch, resolve_batch_axes
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.onnx import ONNXFile, read_onnx
-from nnpipe.frameworks.onnxruntime import io_of_model, open_model, session_of
+from nnpipe.frameworks.onnxruntime import create_session, open_model, read_onnxruntime_io
 
 
 class ONNXRuntime(Runtime, FixesBatch):
@@ -45,14 +45,14 @@ class ONNXRuntime(Runtime, FixesBatch):
         ),
     )
 
-    def handicaps(self) -> tuple[str, ...]:
+    def performance_caveats(self) -> tuple[str, ...]:
         """Return a handicap if the graph is not fully optimised."""
         less = (
             ()
             if self.graph_optimisation == "all"
             else (f"graph optimisation {self.graph_optimisation}",)
         )
-        return (*super().handicaps(), *less)
+        return (*super().performance_caveats(), *less)
 
     def io_of(self, path: str | Path) -> IOSpec:
         """Return the inputs and outputs of an ONNX file without description.
@@ -71,18 +71,20 @@ class ONNXRuntime(Runtime, FixesBatch):
         reader = (
             self if self.graph_optimisation == "none" else replace(self, graph_optimisation="basic")
         )
-        return io_of_model(reader._open(file), file)
+        return read_onnxruntime_io(reader._open(file), file)
 
     def _load(self, artifact: Artifact) -> InferenceSession:
         file = read_onnx(artifact.path)
         native = self._open(file, self.batch)
-        found = io_of_model(native, file)
-        io = agreed_io(replace(artifact, io=narrowed(artifact.io, found)), found)
+        found = read_onnxruntime_io(native, file)
+        io = verify_io(replace(artifact, io=resolve_batch_axes(artifact.io, found)), found)
 
-        def recorded(folder: Path) -> Any:
+        def open_recording(folder: Path) -> Any:
             return self._open(file, self.batch, folder)
 
-        return session_of(native, io, artifact.path, recorded, self.device, self.io_binding)
+        return create_session(
+            native, io, artifact.path, open_recording, self.device, self.io_binding
+        )
 
     def _open(self, file: ONNXFile, batch: int | None = None, recording: Path | None = None) -> Any:
         return open_model(

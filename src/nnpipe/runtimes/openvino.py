@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.artifact import Artifact, agreed_io
-from nnpipe.core.batching import FixesBatch, narrowed
+from nnpipe.core.artifact import Artifact, verify_io
+from nnpipe.core.batching import FixesBatch, resolve_batch_axes
 from nnpipe.core.errors import ArtifactError
-from nnpipe.core.native_output import native_output_held
+from nnpipe.core.native_output import capture_native_output
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
@@ -56,17 +56,19 @@ class OpenVINORuntime(Runtime, FixesBatch):
             raise ArtifactError(
                 f"{path}: OpenVINO reads files that end in .openvino, .onnx or .tflite"
             )
-        with native_output_held():
+        with capture_native_output():
             return read_model(path, format).io
 
     def _load(self, artifact: Artifact) -> InferenceSession:
-        with native_output_held():
+        with capture_native_output():
             model = read_model(artifact.path, artifact.format)
             if self.batch is not None:
                 model = model.for_batch(self.batch, artifact.path)
-            io = agreed_io(replace(artifact, io=narrowed(artifact.io, model.io)), model.io)
+            io = verify_io(
+                replace(artifact, io=resolve_batch_axes(artifact.io, model.io)), model.io
+            )
 
-            def compiled(counting: bool) -> Any:
+            def compile_for(counting: bool) -> Any:
                 return compile_model(
                     model,
                     artifact.path,
@@ -77,5 +79,5 @@ class OpenVINORuntime(Runtime, FixesBatch):
                 )
 
             return OpenVINOSession(
-                compiled(False), io, model, artifact.path, lambda: compiled(True)
+                compile_for(False), io, model, artifact.path, lambda: compile_for(True)
             )

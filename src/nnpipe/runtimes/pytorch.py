@@ -6,19 +6,19 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.artifact import Artifact, agreed_io
+from nnpipe.core.artifact import Artifact, verify_io
 from nnpipe.core.discoverable import CXX, Tool
 from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.pt2 import read_program
-from nnpipe.frameworks.runtime_failures import hushed
+from nnpipe.frameworks.runtime_failures import suppress_output
 from nnpipe.frameworks.torch_inductor import compile_call
 from nnpipe.frameworks.torch_program import LoadedProgram, import_loader, load_checked
 from nnpipe.frameworks.torch_session import TorchSession, check_device
-from nnpipe.frameworks.torch_state import program_call
+from nnpipe.frameworks.torch_state import make_program_call
 
 
 class PyTorchRuntime(Runtime):
@@ -73,7 +73,7 @@ class PyTorchRuntime(Runtime):
         """Import the modules that load exported programs and, if asked for, those that compile
         them.
         """
-        with hushed():
+        with suppress_output():
             import_loader()
             if self.compile:
                 import torch._inductor.compile_fx  # noqa: F401
@@ -81,13 +81,13 @@ class PyTorchRuntime(Runtime):
     def _load(self, artifact: Artifact) -> InferenceSession:
         check_device(self.device)
         program = read_program(artifact.path)
-        io = agreed_io(artifact, program.io)
+        io = verify_io(artifact, program.io)
         try:
             native = load_checked(program)
             if self.compile:
                 call, state = compile_call(LoadedProgram(native, program.io), io, artifact.path)
             else:
-                call, state = program_call(
+                call, state = make_program_call(
                     native,
                     program.io,
                     io,
@@ -99,6 +99,6 @@ class PyTorchRuntime(Runtime):
             raise
         except Exception as error:  # its errors share no base but Exception
             raise ArtifactError(
-                f"{artifact.path}: PyTorch cannot load it: {one_line(error)}"
+                f"{artifact.path}: PyTorch cannot load it: {format_one_line(error)}"
             ) from None
         return TorchSession(io, call, self.device, self.num_threads, state)

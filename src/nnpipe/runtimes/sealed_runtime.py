@@ -19,7 +19,7 @@ class SealedRuntime(Runtime):
     shared libraries.  Authors set ``accepts``, whose first format is the one in
     the seal, and write ``_load``: :func:`~nnpipe.formats.sealed.read_sealed`
     returns content, inputs, outputs and notes, and
-    :func:`~nnpipe.core.artifact.agreed_io` compares inputs and outputs with the
+    :func:`~nnpipe.core.artifact.verify_io` compares inputs and outputs with the
     description beside the file.
 
     Examples

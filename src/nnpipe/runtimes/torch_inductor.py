@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from nnpipe.core.artifact import Artifact, agreed_io
+from nnpipe.core.artifact import Artifact, verify_io
 from nnpipe.core.session import InferenceSession
 from nnpipe.formats.sealed import read_sealed
-from nnpipe.frameworks.runtime_failures import hushed
+from nnpipe.frameworks.runtime_failures import suppress_output
 from nnpipe.frameworks.torch_inductor import FORMAT, load_package
 from nnpipe.frameworks.torch_session import TorchSession
 from nnpipe.runtimes.sealed_runtime import SealedRuntime
@@ -23,11 +23,11 @@ class TorchInductorRuntime(SealedRuntime):
 
     def import_framework(self) -> None:
         """Import the loader of packages, which is part of the compiler."""
-        with hushed():
+        with suppress_output():
             import torch._inductor.cpp_builder
             import torch._inductor.package  # noqa: F401
 
     def _load(self, artifact: Artifact) -> InferenceSession:
         file = read_sealed(artifact.path, FORMAT)
-        io = agreed_io(artifact, file.io)
+        io = verify_io(artifact, file.io)
         return TorchSession(io, load_package(file, io, artifact.path), "cpu", self.num_threads)

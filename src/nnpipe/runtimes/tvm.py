@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from nnpipe.core.artifact import Artifact, agreed_io
+from nnpipe.core.artifact import Artifact, verify_io
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.session import InferenceSession
 from nnpipe.formats.sealed import read_sealed
 from nnpipe.frameworks.processors import check_processor
-from nnpipe.frameworks.runtime_failures import hushed
+from nnpipe.frameworks.runtime_failures import suppress_output
 from nnpipe.frameworks.tvm import (
     FORMAT,
     SCHEDULES,
     TUNING,
     UNTAKEN,
     TVMSession,
-    features_here,
+    get_processor_features,
     load_library,
 )
 from nnpipe.runtimes.sealed_runtime import SealedRuntime
@@ -34,17 +34,17 @@ class TVMRuntime(SealedRuntime):
 
     def _load(self, artifact: Artifact) -> InferenceSession:
         file = read_sealed(artifact.path, FORMAT)
-        io = agreed_io(artifact, file.io)
+        io = verify_io(artifact, file.io)
         for spec in io:
             if spec.dtype in UNTAKEN:
                 raise ArtifactError(
                     f"{artifact.path}: tensor {spec.name!r} is {spec.dtype}; TVM takes none here"
                 )
-        with hushed():
-            check_processor(file, artifact.path, lambda: features_here()[2])
+        with suppress_output():
+            check_processor(file, artifact.path, lambda: get_processor_features()[2])
 
-        def loaded() -> Any:
+        def load() -> Any:
             return load_library(file.content, artifact.path)
 
         schedules = {name: file.notes[name] for name in (SCHEDULES, TUNING) if file.notes.get(name)}
-        return TVMSession(loaded(), io, file.io, artifact.path, self.num_threads, loaded, schedules)
+        return TVMSession(load(), io, file.io, artifact.path, self.num_threads, load, schedules)

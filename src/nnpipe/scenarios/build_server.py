@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(_build, argv, "build_server")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("server", metavar="SERVER", type=output_file, help="the program to write")
     parser.add_argument(
         "models", metavar="MODEL.c", nargs="+", type=Path, help="C sources of models"
@@ -38,7 +38,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _build(argv: Sequence[str] | None) -> None:
-    options = parse(argv, "build_server", __doc__ or "", (), _options).options
+    options = parse(argv, "build_server", __doc__ or "", (), _add_options).options
     flags = ("-static",) if options.static else ()
     print(build_server(options.models, options.server, options.cc, flags))
 

@@ -31,17 +31,21 @@ from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.paired_comparison import ComparisonPlan
 from nnpipe.scenarios._cli.command import (
     CommandParser,
-    Parsed,
+    ParsedCommand,
     add_model_folder,
     add_model_path,
     execute,
     parse,
 )
-from nnpipe.scenarios._cli.device_options import add_targets, targets_of
+from nnpipe.scenarios._cli.device_options import add_targets, select_targets
 from nnpipe.scenarios._cli.option_types import Percentage, output_file
-from nnpipe.workflows.candidates.model_files import known_wrapper, opened_file
+from nnpipe.workflows.candidates.model_files import create_file_wrapper, require_wrapper
 from nnpipe.workflows.candidates.model_process import LimitOptions
-from nnpipe.workflows.comparison.compare_models import compare_models, compare_pipeline, titles_of
+from nnpipe.workflows.comparison.compare_models import (
+    compare_models,
+    compare_pipeline,
+    create_titles,
+)
 from nnpipe.workflows.comparison.result import ComparisonResult
 from nnpipe.workflows.isolation.signals import INTERRUPTED
 
@@ -53,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(_compare, argv, "compare")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what", nargs="+", metavar="WHAT", help="a pipeline file and changes to it, or model files"
     )
@@ -127,14 +131,14 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _compare(argv: Sequence[str] | None) -> int:
-    files = _model_files(argv)
-    wrappers = list(dict.fromkeys(map(known_wrapper, files)))
+    files = _list_model_files(argv)
+    wrappers = list(dict.fromkeys(map(require_wrapper, files)))
     parsed = parse(
         argv,
         "compare",
         __doc__ or "",
         (),
-        _options,
+        _add_options,
         fixed=(*wrappers, LimitOptions),
         named_by=[("--dataset", Dataset)],
     )
@@ -147,25 +151,25 @@ def _compare(argv: Sequence[str] | None) -> int:
         block_seconds=options.block_ms / 1e3,
         seed=options.seed,
     )
-    found = _files_compared(parsed, plan) if files else _pipeline_compared(parsed, plan)
+    found = _compare_files(parsed, plan) if files else _compare_pipelines(parsed, plan)
     print(f"\n{found}\n\nresult: {found.path}")
     if found.failures:
         raise ConfigError(f"{len(found.failures)} candidates failed: {', '.join(found.failures)}")
     return INTERRUPTED if found.interrupted else 0
 
 
-def _model_files(argv: Sequence[str] | None) -> list[str]:
+def _list_model_files(argv: Sequence[str] | None) -> list[str]:
     """Return the model files before the options; an empty list for a pipeline file, or if only
     help is requested.
     """
     scout = CommandParser(prog="nnpipe compare", add_help=False, allow_abbrev=False)
-    _options(scout)
+    _add_options(scout)
     given = list(sys.argv[1:] if argv is None else argv)
     named = scout.parse_known_args(given)[0].what if given and not given[0].startswith("-") else []
     return [] if not named or Path(named[0]).suffix.lower() in _PIPELINES else named
 
 
-def _files_compared(parsed: Parsed, plan: ComparisonPlan) -> ComparisonResult:
+def _compare_files(parsed: ParsedCommand, plan: ComparisonPlan) -> ComparisonResult:
     options = parsed.options
     if not parsed.classes["--dataset"]:
         raise ConfigError("--dataset is missing: name the data that the model files run on")
@@ -179,14 +183,14 @@ def _files_compared(parsed: Parsed, plan: ComparisonPlan) -> ComparisonResult:
             raise ConfigError(
                 f"--{name.replace('_', '-')} is not for compare: name the files themselves"
             )
-    models = [opened_file(file, options) for file in options.what]
+    models = [create_file_wrapper(file, options) for file in options.what]
     measure = MeasureOptions(
         inference_batch_size=options.inference_batch_size or 1,
         measure_samples=options.measure_samples,
     )
     return compare_models(
         models,
-        titles=titles_of(options.what),
+        titles=create_titles(options.what),
         data=parsed.make("--dataset"),
         plan=plan,
         options=measure,
@@ -194,11 +198,11 @@ def _files_compared(parsed: Parsed, plan: ComparisonPlan) -> ComparisonResult:
         output=options.output or Path("comparison.json"),
         title=options.title,
         command=parsed.command,
-        targets=targets_of(options),
+        targets=select_targets(options),
     )
 
 
-def _pipeline_compared(parsed: Parsed, plan: ComparisonPlan) -> ComparisonResult:
+def _compare_pipelines(parsed: ParsedCommand, plan: ComparisonPlan) -> ComparisonResult:
     options = parsed.options
     if Path(options.what[0]).suffix.lower() not in _PIPELINES:
         raise ConfigError(f"{options.what[0]}: name model files before all options")
@@ -215,7 +219,7 @@ def _pipeline_compared(parsed: Parsed, plan: ComparisonPlan) -> ComparisonResult
         output=options.output,
         title=options.title,
         command=parsed.command,
-        targets=targets_of(options),
+        targets=select_targets(options),
     )
 
 

@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(_run, argv, "conformance")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "vectors", type=Path, nargs="+", metavar="VECTORS", help="folders, or tar or zip archives"
     )
@@ -82,7 +82,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    options = parse(argv, "conformance", __doc__ or "", (), _options).options
+    options = parse(argv, "conformance", __doc__ or "", (), _add_options).options
     if options.output is not None and options.output.suffix != ".rst":
         raise ConfigError(f"the report's file must end in .rst, not {options.output.name!r}")
     found = conformance(

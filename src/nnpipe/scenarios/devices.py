@@ -34,15 +34,15 @@ from nnpipe.core.files import write_text
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.device_options import (
     add_devices,
-    devices_table,
-    facts_text,
-    inspections_table,
+    format_device_facts,
+    format_devices_table,
+    format_inspections_table,
 )
 from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.workflows.devices.device import ALL, read_devices
-from nnpipe.workflows.devices.device_measuring import users_of
+from nnpipe.workflows.devices.device_measuring import list_device_users
 from nnpipe.workflows.devices.inspection import FAILED, UNTRIED, Inspection, ping, try_out
-from nnpipe.workflows.devices.schema import schema
+from nnpipe.workflows.devices.schema import build_devices_schema
 
 _ACTIONS = ("list", "ping", "facts", "test", "schema")
 NOT_ALL = 1
@@ -50,10 +50,10 @@ NOT_ALL = 1
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``nnpipe devices ACTION [NAME ...]``."""
-    return execute(_devices, argv, "devices")
+    return execute(_run_action, argv, "devices")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", metavar="ACTION", choices=_ACTIONS, help=", ".join(_ACTIONS))
     parser.add_argument(
         "names", metavar="NAME", nargs="*", help="devices and tags (default: all devices)"
@@ -64,27 +64,29 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _devices(argv: Sequence[str] | None) -> int:
-    options = parse(argv, "devices", __doc__ or "", (), _options).options
+def _run_action(argv: Sequence[str] | None) -> int:
+    options = parse(argv, "devices", __doc__ or "", (), _add_options).options
     if options.action == "schema":
-        print(json.dumps(schema(), indent=2))
+        print(json.dumps(build_devices_schema(), indent=2))
         return 0
     fleet = read_devices(options.devices)
-    chosen = fleet.chosen(options.names or [ALL], options.action)
+    chosen = fleet.find_devices(options.names or [ALL], options.action)
     if options.action == "list":
-        print(devices_table(fleet, chosen, users_of(fleet)))
+        print(format_devices_table(fleet, chosen, list_device_users(fleet)))
         _write(options.json, [each.to_json() for each in chosen])
         return 0
     found = ping(chosen) if options.action == "ping" else try_out(chosen)
     print(
-        "\n".join(map(facts_text, found)) if options.action == "facts" else inspections_table(found)
+        "\n".join(map(format_device_facts, found))
+        if options.action == "facts"
+        else format_inspections_table(found)
     )
-    _write(options.json, [_told(each) for each in found])
+    _write(options.json, [_serialize_inspection(each) for each in found])
     bad = (FAILED, UNTRIED) if options.action == "test" else (FAILED,)
     return NOT_ALL if any(each.state in bad for each in found) else 0
 
 
-def _told(each: Inspection) -> dict[str, object]:
+def _serialize_inspection(each: Inspection) -> dict[str, object]:
     return {
         "name": each.device.name,
         "server": each.server,

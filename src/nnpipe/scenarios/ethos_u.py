@@ -23,10 +23,10 @@ from nnpipe.workflows.ethos_u import Accelerator, estimate_ethos_u
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``nnpipe ethos_u MODEL.tflite --accelerator ethos-u55-128``."""
-    return execute(_estimate, argv, "ethos_u")
+    return execute(_run_estimate, argv, "ethos_u")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model", metavar="MODEL.tflite", type=Path, help="the model, in 8-bit or 16-bit integers"
     )
@@ -41,8 +41,8 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _estimate(argv: Sequence[str] | None) -> None:
-    options = parse(argv, "ethos_u", __doc__ or "", (), _options).options
+def _run_estimate(argv: Sequence[str] | None) -> None:
+    options = parse(argv, "ethos_u", __doc__ or "", (), _add_options).options
     found = estimate_ethos_u(options.model, options.accelerator)
     if options.output:
         write_text(options.output, json.dumps(found.to_json(), indent=2, allow_nan=False) + "\n")

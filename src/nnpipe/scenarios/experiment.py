@@ -27,16 +27,16 @@ from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.session import Session
 from nnpipe.scenarios._cli.command import execute, parse
-from nnpipe.scenarios._cli.run_database import add_database, database_of
-from nnpipe.workflows.progress import reported
+from nnpipe.scenarios._cli.run_database import add_database, get_database_address
+from nnpipe.workflows.progress import create_job_progress
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``nnpipe experiment FILE ...``."""
-    return execute(_carry_out, argv, "experiment")
+    return execute(_run_experiment, argv, "experiment")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", type=Path, help="the experiment: YAML, or JSON")
     parser.add_argument(
         "--set",
@@ -68,21 +68,21 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _carry_out(argv: Sequence[str] | None) -> None:
-    options = parse(argv, "experiment", __doc__ or "", (), _options).options
-    configuration = Configuration.read(options.file).changed(*options.set)
+def _run_experiment(argv: Sequence[str] | None) -> None:
+    options = parse(argv, "experiment", __doc__ or "", (), _add_options).options
+    configuration = Configuration.read(options.file).with_changes(*options.set)
     name = options.name or options.file.stem
     # The user's classes are found beside the file, as a script finds its modules.
     sys.path.insert(0, str(options.file.resolve().parent))
     importlib.invalidate_caches()
-    with RunDatabase(database_of(options), store=options.store) as database:
+    with RunDatabase(get_database_address(options), store=options.store) as database:
         session = Session(
             configuration,
             experiment=name,
             database=database,
             save_every=options.save_every,
             parents=tuple(options.parent),
-            progress=reported(os.environ),
+            progress=create_job_progress(os.environ),
         )
         run = session.run(take_over=options.take_over)
         files = [artifact.name for artifact in database.artifacts.list(run.id)]

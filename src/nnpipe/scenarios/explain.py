@@ -47,7 +47,7 @@ from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import input_shape, output_file
 from nnpipe.workflows.explanation.explain import explain
 from nnpipe.workflows.explanation.reasons import Speedup
-from nnpipe.workflows.roofline.roofline import kept_ceilings, read_ceilings
+from nnpipe.workflows.roofline.roofline import find_kept_ceilings, read_ceilings
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(_explain, argv, "explain")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, metavar="MODEL", help="the model file")
     parser.add_argument(
         "--shape",
@@ -153,7 +153,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 def _explain(argv: Sequence[str] | None) -> None:
     named = (("--runtime", Runtime), ("--beside", Runtime), ("--dataset", Dataset))
-    parsed = parse(argv, "explain", __doc__ or "", (), _options, named_by=named)
+    parsed = parse(argv, "explain", __doc__ or "", (), _add_options, named_by=named)
     options = parsed.options
     runtime = cast(Runtime, parsed.make("--runtime")) if parsed.classes["--runtime"] else None
     for text in options.assumptions:
@@ -172,7 +172,7 @@ def _explain(argv: Sequence[str] | None) -> None:
         known = (
             read_ceilings(options.ceilings)
             if options.ceilings is not None
-            else kept_ceilings(runtime)
+            else find_kept_ceilings(runtime)
         )
     found = explain(
         options.model,
@@ -193,7 +193,7 @@ def _explain(argv: Sequence[str] | None) -> None:
         other = explain(
             options.model, shapes=dict(options.shape), runtime=beside, runs=options.runs
         )
-        print(f"\n{found.beside_text(other)}")
+        print(f"\n{found.format_layer_comparison(other)}")
     if runtime is not None and known is None:
         print("share of the roof: not known; nnpipe roofline measures what this machine can do")
     for path in found.save_pictures(options.pictures) if options.pictures is not None else ():

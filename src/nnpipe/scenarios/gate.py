@@ -32,10 +32,10 @@ from nnpipe.workflows.verification.gate import gate
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``nnpipe gate BASELINE NEW --max-slowdown 2% --max-accuracy-loss 0.5%``."""
-    return execute(_gate, argv, "gate")
+    return execute(_run_gate, argv, "gate")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "baseline", metavar="BASELINE", help="a result file, or FILE#TITLE in a comparison's"
     )
@@ -96,8 +96,8 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _gate(argv: Sequence[str] | None) -> int:
-    options = parse(argv, "gate", __doc__ or "", (), _options).options
+def _run_gate(argv: Sequence[str] | None) -> int:
+    options = parse(argv, "gate", __doc__ or "", (), _add_options).options
     found = gate(
         options.baseline,
         options.new,

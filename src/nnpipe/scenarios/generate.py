@@ -25,9 +25,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nnpipe.codegen import check_script, generate, task_classes
-from nnpipe.codegen.description import Generated
-from nnpipe.codegen.unparse import LAYOUT_HINT, can_lay_out, hides
+from nnpipe.codegen import check_script, generate, list_task_classes
+from nnpipe.codegen.description import GeneratedScript
+from nnpipe.codegen.unparse import LAYOUT_HINT, can_lay_out, is_shadowing_module
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import write_bytes
 from nnpipe.experiment.settings import override, read_settings
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(_generate, argv, "generate")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", metavar="FILE", type=Path, help="what the script is to do: YAML, or JSON"
     )
@@ -68,11 +68,11 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _generate(argv: Sequence[str] | None) -> None:
-    known = task_classes()
+    known = list_task_classes()
     width = max(map(len, known))
     rows = [f"  {name:<{width}}  {known[name].summary()}" for name in sorted(known)]
     described = (__doc__ or "").format(tasks="\n".join(rows))
-    options = parse(argv, "generate", described, (), _options).options
+    options = parse(argv, "generate", described, (), _add_options).options
     settings = override(read_settings(options.file), options.set)
     is_pipeline = "candidates" in settings
     if not is_pipeline and not settings.keys() & {"script", "tasks"}:
@@ -80,9 +80,11 @@ def _generate(argv: Sequence[str] | None) -> None:
             f"{options.file}: describes no script (script, framework, tasks) and no pipeline "
             f"(candidates)"
         )
-    generated, name = (_of_pipeline if is_pipeline else _of_tasks)(settings, options.file)
+    generated, name = (_generate_for_pipeline if is_pipeline else _generate_for_tasks)(
+        settings, options.file
+    )
     output = options.output or Path(f"{name}.py")
-    if hides(output.stem):
+    if is_shadowing_module(output.stem):
         raise ConfigError(
             f"{output}: Python would import this file as the module {output.stem}; choose another "
             f"name"
@@ -91,7 +93,7 @@ def _generate(argv: Sequence[str] | None) -> None:
         output: generated.text.encode(),
         **{output.parent / n: data for n, data in generated.files.items()},
     }
-    taken = [path for path, data in files.items() if _differs(path, data)]
+    taken = [path for path, data in files.items() if _has_other_content(path, data)]
     if taken and not options.replace:
         raise ConfigError(
             f"{taken[0]}: there is another file of that name; nothing was written, --replace "
@@ -106,7 +108,7 @@ def _generate(argv: Sequence[str] | None) -> None:
     print(f"wrote {output}{beside}; python {output} --help shows its options")
 
 
-def _differs(path: Path, data: bytes) -> bool:
+def _has_other_content(path: Path, data: bytes) -> bool:
     """Return whether a different file exists at the path of a new one."""
     if path.is_dir():
         raise ConfigError(f"{path}: is a folder; name a file, such as {path / 'train.py'}")
@@ -116,12 +118,12 @@ def _differs(path: Path, data: bytes) -> bool:
         raise ConfigError(f"{path}: {error.strerror}") from None
 
 
-def _of_pipeline(settings: dict[str, object], file: Path) -> tuple[Generated, str]:
+def _generate_for_pipeline(settings: dict[str, object], file: Path) -> tuple[GeneratedScript, str]:
     from nnpipe.workflows.pipeline.file import Pipeline
-    from nnpipe.workflows.pipeline.to_script import script_of
+    from nnpipe.workflows.pipeline.to_script import generate_pipeline_script
 
     try:
-        generated, left_out = script_of(Pipeline.from_settings(settings))
+        generated, left_out = generate_pipeline_script(Pipeline.from_settings(settings))
     except NNPipeError as error:
         raise type(error)(f"{file}: {error}") from None
     for what in left_out:
@@ -129,7 +131,7 @@ def _of_pipeline(settings: dict[str, object], file: Path) -> tuple[Generated, st
     return generated, file.stem.replace("-", "_")
 
 
-def _of_tasks(settings: dict[str, object], file: Path) -> tuple[Generated, str]:
+def _generate_for_tasks(settings: dict[str, object], file: Path) -> tuple[GeneratedScript, str]:
     checked = check_script(settings)
     if checked.graph is None:
         for problem in checked.problems:

@@ -19,7 +19,7 @@ from nnpipe.scenarios._cli.command import Role, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.scenarios._cli.recorded_measurement import record_measurement
 from nnpipe.scenarios._cli.recording import add_database, check_database
-from nnpipe.workflows.candidates.model_files import settle_model_path, with_weights, wrapper_of_file
+from nnpipe.workflows.candidates.model_files import find_file_wrapper, set_model_path, with_weights
 from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.measurement.measure import measure
 
@@ -28,7 +28,7 @@ ROLES = (
         "WRAPPER",
         ModelWrapper,
         "a model file, or the dotted path or name of a ModelWrapper",
-        of_file=wrapper_of_file,
+        of_file=find_file_wrapper,
     ),
     Role("DATASET", Dataset, "the data: dotted path or name of a Dataset; its test split is used"),
 )
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(_measure, argv, "inference_performance")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "output", type=output_file, metavar="OUT.json", help="the result file to write"
     )
@@ -54,11 +54,11 @@ def _measure(argv: Sequence[str] | None) -> None:
         "inference_performance",
         __doc__ or "",
         ROLES,
-        _options,
+        _add_options,
         fixed=(MeasureOptions, LoadOptions, LimitOptions),
     )
     options = parsed.options
-    settle_model_path(options, "WRAPPER", f"the file with the weights of {options.wrapper}")
+    set_model_path(options, "WRAPPER", f"the file with the weights of {options.wrapper}")
     check_database(options)
     wrapper = cast(ModelWrapper, parsed.make("WRAPPER"))
     dataset = cast(Dataset, parsed.make("DATASET"))

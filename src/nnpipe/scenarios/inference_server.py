@@ -26,27 +26,36 @@ ROLES = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``nnpipe inference_server PROTOCOL RUNTIME ...``."""
-    return execute(_serve, argv, "inference_server")
+    return execute(_run_server, argv, "inference_server")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     pass  # all come from the protocol, the runtime and ServerOptions
 
 
-def _serve(argv: Sequence[str] | None) -> None:
-    parsed = parse(argv, "inference_server", __doc__ or "", ROLES, _options, fixed=(ServerOptions,))
+def _run_server(argv: Sequence[str] | None) -> None:
+    parsed = parse(
+        argv, "inference_server", __doc__ or "", ROLES, _add_options, fixed=(ServerOptions,)
+    )
     protocol = cast(RuntimeProtocol, parsed.make("PROTOCOL"))
     runtime = cast(Runtime, parsed.make("RUNTIME"))
     options = ServerOptions.from_argparse(parsed.options)
     protocol.check_installed()
     runtime.check_installed()
 
-    def ready(listener: Listener) -> None:
+    def report_ready(listener: Listener) -> None:
         where = getattr(listener, "name", type(protocol).__name__)
         print(f"{type(runtime).__name__} is served at {where}", flush=True)
 
     with stop_signals() as signals:
-        serve(protocol, runtime, options, ready=ready, stopping=signals.came, wake=signals.wake)
+        serve(
+            protocol,
+            runtime,
+            options,
+            ready=report_ready,
+            stopping=signals.has_signal,
+            wake=signals.wake,
+        )
     print("the server has stopped", flush=True)
 
 

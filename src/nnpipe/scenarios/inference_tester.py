@@ -21,22 +21,22 @@ from nnpipe.core.runtime_protocol import RemoteOptions
 from nnpipe.measuring.load_options import LoadOptions
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.scenarios._cli.command import Role, add_model_path, execute, parse
-from nnpipe.scenarios._cli.device_options import PROTOCOL, add_protocol, deployment_of
+from nnpipe.scenarios._cli.device_options import PROTOCOL, add_protocol, create_deployment
 from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.scenarios._cli.recorded_measurement import record_measurement
 from nnpipe.scenarios._cli.recording import add_database, check_database
-from nnpipe.workflows.candidates.model_files import settle_model_path, with_weights, wrapper_of_file
+from nnpipe.workflows.candidates.model_files import find_file_wrapper, set_model_path, with_weights
 from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.measurement.measure import measure
+from nnpipe.workflows.recipes import Recipe
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
-from nnpipe.workflows.ways import Way
 
 ROLES = (
     Role(
         "WRAPPER",
         ModelWrapper,
         "a model file, or the dotted path or name of a ModelWrapper",
-        of_file=wrapper_of_file,
+        of_file=find_file_wrapper,
     ),
     Role(
         "COMPILER", ModelCompiler, "a ModelCompiler, several joined by commas, or none", chain=True
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(_test, argv, "inference_tester")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "output", type=output_file, metavar="OUT.json", help="the result file to write"
     )
@@ -91,15 +91,15 @@ def _test(argv: Sequence[str] | None) -> None:
         "inference_tester",
         __doc__ or "",
         ROLES,
-        _options,
+        _add_options,
         fixed=(MeasureOptions, LoadOptions, VerifyOptions, LimitOptions, RemoteOptions),
         named_by=[PROTOCOL],
     )
     options = parsed.options
-    settle_model_path(options, "WRAPPER", f"the file with the weights of {options.wrapper}")
+    set_model_path(options, "WRAPPER", f"the file with the weights of {options.wrapper}")
     export = None if options.model_framework == "any" else options.model_framework
     compilers = cast("tuple[ModelCompiler, ...]", tuple(parsed.make_all("COMPILER")))
-    way = Way(options.title, compilers, cast(Runtime, parsed.make("RUNTIME")), export)
+    way = Recipe(options.title, compilers, cast(Runtime, parsed.make("RUNTIME")), export)
     check_database(options)
     wrapper = cast(ModelWrapper, parsed.make("WRAPPER"))
     dataset = cast(Dataset, parsed.make("DATASET"))
@@ -111,7 +111,7 @@ def _test(argv: Sequence[str] | None) -> None:
         options=MeasureOptions.from_argparse(options),
         load=LoadOptions.from_argparse(options),
         verify=VerifyOptions.from_argparse(options),
-        deployment=deployment_of(parsed, reach=False),
+        deployment=create_deployment(parsed, reach=False),
         time_limit=LimitOptions.from_argparse(options).time_limit,
         output=options.output,
         compiled_path=options.compiled_model_path,

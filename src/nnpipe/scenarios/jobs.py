@@ -32,20 +32,20 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.jobs.local import HERE
-from nnpipe.jobs.publishing import summary
+from nnpipe.jobs.publishing import build_summary
 from nnpipe.scenarios._cli.command import execute, parse
-from nnpipe.scenarios._cli.job_progress import follow, listing, watch
+from nnpipe.scenarios._cli.job_progress import format_jobs_table, print_job_log, show_job_progress
 from nnpipe.scenarios._cli.option_types import output_file, secret_assignment
-from nnpipe.scenarios._cli.run_database import add_database, database_of
+from nnpipe.scenarios._cli.run_database import add_database, get_database_address
 from nnpipe.workflows.background_jobs import cancel_jobs, list_jobs, resume_job, submit_job
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``nnpipe jobs ACTION ...``."""
-    return execute(_jobs, argv, "jobs")
+    return execute(_run_action, argv, "jobs")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action", metavar="ACTION", choices=tuple(_ACTIONS), help=", ".join(_ACTIONS)
     )
@@ -159,7 +159,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _jobs(argv: Sequence[str] | None) -> int:
+def _run_action(argv: Sequence[str] | None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     # What follows -- belongs to the script, whatever it looks like.
     own, script = (
@@ -167,12 +167,12 @@ def _jobs(argv: Sequence[str] | None) -> int:
         if "--" in given
         else (given, [])
     )
-    options = parse(own, "jobs", __doc__ or "", (), _options).options
+    options = parse(own, "jobs", __doc__ or "", (), _add_options).options
     options.script = script
     if script and options.action != "submit":
         raise ConfigError(f"{options.action}: nothing may follow --")
     with RunDatabase(
-        database_of(options), store=options.store, create=options.action == "submit"
+        get_database_address(options), store=options.store, create=options.action == "submit"
     ) as database:
         return _ACTIONS[options.action](database, options)
 
@@ -201,29 +201,32 @@ def _submit(database: RunDatabase, options: argparse.Namespace) -> int:
         f"{job.id[:12]} {job.run.experiment}: {job.state}; nnpipe jobs watch {job.id[:12]} shows "
         f"how far it is"
     )
-    return watch(database, job) if options.watch else 0
+    return show_job_progress(database, job) if options.watch else 0
 
 
 def _list(database: RunDatabase, options: argparse.Namespace) -> int:
     found = list_jobs(database, options.jobs, name=options.name, limit=options.limit)
-    print(listing(found.jobs) if found.jobs else "no jobs")
+    print(format_jobs_table(found.jobs) if found.jobs else "no jobs")
     for job, fault in found.faults.items():
         print(f"{job[:12]}: {fault}", file=sys.stderr)
     if options.json is not None:
         write_text(
             options.json,
-            json.dumps({"jobs": [summary(job) for job in found.jobs]}, indent=2) + "\n",
+            json.dumps({"jobs": [build_summary(job) for job in found.jobs]}, indent=2) + "\n",
         )
     return 0
 
 
-def _watch(database: RunDatabase, options: argparse.Namespace) -> int:
-    return watch(database, database.jobs.get(_one(options)))
+def _show_progress(database: RunDatabase, options: argparse.Namespace) -> int:
+    return show_job_progress(database, database.jobs.get(_require_one_job(options)))
 
 
-def _logs(database: RunDatabase, options: argparse.Namespace) -> int:
-    return follow(
-        database, database.jobs.get(_one(options)), lines=options.lines, until_end=options.follow
+def _print_log(database: RunDatabase, options: argparse.Namespace) -> int:
+    return print_job_log(
+        database,
+        database.jobs.get(_require_one_job(options)),
+        lines=options.lines,
+        until_end=options.follow,
     )
 
 
@@ -242,14 +245,14 @@ def _cancel(database: RunDatabase, options: argparse.Namespace) -> int:
 
 
 def _resume(database: RunDatabase, options: argparse.Namespace) -> int:
-    job, goes_on = resume_job(database, _one(options), dict(options.env))
+    job, goes_on = resume_job(database, _require_one_job(options), dict(options.env))
     if not goes_on:
         print("the script has no argument --resume: it begins anew", file=sys.stderr)
     print(f"{job.id[:12]} {job.run.experiment}: {job.state}, attempt {job.attempt}")
-    return watch(database, job) if options.watch else 0
+    return show_job_progress(database, job) if options.watch else 0
 
 
-def _one(options: argparse.Namespace) -> str:
+def _require_one_job(options: argparse.Namespace) -> str:
     if len(options.jobs) != 1:
         raise ConfigError(f"{options.action}: name one job; nnpipe jobs list shows them")
     return str(options.jobs[0])
@@ -258,8 +261,8 @@ def _one(options: argparse.Namespace) -> str:
 _ACTIONS: dict[str, Callable[[RunDatabase, argparse.Namespace], int]] = {
     "submit": _submit,
     "list": _list,
-    "watch": _watch,
-    "logs": _logs,
+    "watch": _show_progress,
+    "logs": _print_log,
     "cancel": _cancel,
     "resume": _resume,
 }

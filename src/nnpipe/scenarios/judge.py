@@ -20,17 +20,17 @@ from nnpipe.core.dataset import SPLITS, Dataset
 from nnpipe.core.files import write_text
 from nnpipe.scenarios._cli.command import Role, execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
-from nnpipe.workflows.judging import judge
+from nnpipe.workflows.judging import evaluate_predictions
 
 ROLES = (Role("DATASET", Dataset, "the stored predictions: dotted path or name of a Dataset"),)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``nnpipe judge DATASET ...``."""
-    return execute(_judge, argv, "judge")
+    return execute(_evaluate_predictions, argv, "judge")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--split", choices=SPLITS, default="test", help="the samples to judge (default: test)"
     )
@@ -39,9 +39,9 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _judge(argv: Sequence[str] | None) -> None:
-    parsed = parse(argv, "judge", __doc__ or "", ROLES, _options)
-    found = judge(cast(Dataset, parsed.make("DATASET")), parsed.options.split)
+def _evaluate_predictions(argv: Sequence[str] | None) -> None:
+    parsed = parse(argv, "judge", __doc__ or "", ROLES, _add_options)
+    found = evaluate_predictions(cast(Dataset, parsed.make("DATASET")), parsed.options.split)
     print(found)
     if parsed.options.output is not None:
         write_text(

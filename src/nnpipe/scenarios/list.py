@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from nnpipe.core.discoverable import Discoverable
-from nnpipe.core.registry import FAMILIES, PARTS, broken_plugins, components
+from nnpipe.core.registry import FAMILIES, PARTS, components, list_broken_plugins
 from nnpipe.scenarios._cli.command import execute, parse
 
 _ALL = (*FAMILIES, *PARTS)
@@ -20,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(_list, argv, "list")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "families",
         metavar="FAMILY",
@@ -30,14 +30,14 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(argv: Sequence[str] | None) -> None:
-    options = parse(argv, "list", __doc__ or "", (), _options).options
+    options = parse(argv, "list", __doc__ or "", (), _add_options).options
     for name in options.families:
         if name not in _ALL:
             from nnpipe.core.errors import ConfigError
-            from nnpipe.core.messages import nearest
+            from nnpipe.core.messages import suggest_name
 
             raise ConfigError(
-                f"there is no family {name!r}{nearest(name, _ALL)}; known: {', '.join(_ALL)}"
+                f"there is no family {name!r}{suggest_name(name, _ALL)}; known: {', '.join(_ALL)}"
             )
     for family in options.families or _ALL:
         base: type[Discoverable] = FAMILIES[family] if family in FAMILIES else PARTS[family]
@@ -50,9 +50,9 @@ def _list(argv: Sequence[str] | None) -> None:
             lacking += [f"{tool.name} ({tool.install})" for tool in cls.missing_tools()]
             state = f"needs {', '.join(lacking)}" if lacking else "ready"
             called = "" if cls.short_name() == cls.__name__ else f"  ({cls.short_name()})"
-            print(f"  {cls.dotted_path()}{called}\n      {cls.summary()} [{state}]")
+            print(f"  {cls.get_dotted_path()}{called}\n      {cls.summary()} [{state}]")
         print()
-    for plugin in broken_plugins():
+    for plugin in list_broken_plugins():
         print(f"plugin {plugin.module} cannot be imported: {plugin.cause}", file=sys.stderr)
 
 

@@ -29,7 +29,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.scenarios._cli.command import Role, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import metric_limit, output_file
-from nnpipe.workflows.candidates.model_files import settle_model_path, with_weights, wrapper_of_file
+from nnpipe.workflows.candidates.model_files import find_file_wrapper, set_model_path, with_weights
 from nnpipe.workflows.mixing.mix import mix
 
 ROLES = (
@@ -37,7 +37,7 @@ ROLES = (
         "MODEL",
         ModelWrapper,
         "a model file, or the dotted path or name of a ModelWrapper",
-        of_file=wrapper_of_file,
+        of_file=find_file_wrapper,
     ),
 )
 _LIMIT = 0.01
@@ -45,10 +45,10 @@ _LIMIT = 0.01
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``nnpipe mix MODEL --dataset CLASS --to FILE``."""
-    return execute(_mix, argv, "mix")
+    return execute(_run_mix, argv, "mix")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     add_model_path(parser, "the model's file, where MODEL is a class", required=False)
     parser.add_argument(
         "--dataset", metavar="CLASS", help="the data; its test split is only used in the end"
@@ -61,7 +61,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--max-loss",
-        type=_loss,
+        type=_parse_loss,
         metavar="[METRIC=]LIMIT",
         default=("", _LIMIT),
         help=(
@@ -99,14 +99,16 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _loss(text: str) -> tuple[str, float]:
+def _parse_loss(text: str) -> tuple[str, float]:
     return metric_limit(text) if "=" in text else ("", metric_limit(f"loss={text}")[1])
 
 
-def _mix(argv: Sequence[str] | None) -> int:
-    parsed = parse(argv, "mix", __doc__ or "", ROLES, _options, named_by=(("--dataset", Dataset),))
+def _run_mix(argv: Sequence[str] | None) -> int:
+    parsed = parse(
+        argv, "mix", __doc__ or "", ROLES, _add_options, named_by=(("--dataset", Dataset),)
+    )
     options = parsed.options
-    settle_model_path(options, "MODEL", f"the file with the model or weights of {options.model}")
+    set_model_path(options, "MODEL", f"the file with the model or weights of {options.model}")
     for flag in ("dataset", "to"):
         if getattr(options, flag) is None:
             raise ConfigError(f"--{flag} is missing")

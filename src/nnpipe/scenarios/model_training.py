@@ -25,9 +25,9 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.training import TrainingOptions
 from nnpipe.scenarios._cli.command import Role, add_model_path, execute, parse
-from nnpipe.scenarios._cli.recording import add_database, recorded
-from nnpipe.workflows.candidates.stages import trained
-from nnpipe.workflows.progress import reported
+from nnpipe.scenarios._cli.recording import add_database, record_to_database
+from nnpipe.workflows.candidates.stages import train_and_save
+from nnpipe.workflows.progress import create_job_progress
 
 ROLES = (
     Role("WRAPPER", ModelWrapper, "the model: dotted path or name of a ModelWrapper"),
@@ -40,22 +40,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(_train, argv, "model_training")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     add_model_path(parser, "where to save the weights")
     add_database(parser)
 
 
 def _train(argv: Sequence[str] | None) -> None:
-    parsed = parse(argv, "model_training", __doc__ or "", ROLES, _options, fixed=(TrainingOptions,))
+    parsed = parse(
+        argv, "model_training", __doc__ or "", ROLES, _add_options, fixed=(TrainingOptions,)
+    )
     dataset = cast(Dataset, parsed.make("DATASET"))
     wrapper = cast(ModelWrapper, parsed.make("WRAPPER"))
     options = TrainingOptions.from_argparse(parsed.options)
     path = parsed.options.model_path
     wrapper.check_saving(path)  # before a run is recorded
-    with recorded(parsed.options, wrapper, dataset, options) as recording:
-        artifact, history = trained(wrapper, dataset, options, path, reported(os.environ))
+    with record_to_database(parsed.options, wrapper, dataset, options) as recording:
+        artifact, history = train_and_save(
+            wrapper, dataset, options, path, create_job_progress(os.environ)
+        )
         if recording is not None:
-            recording.keep(history, artifact.path, options.run_folder)
+            recording.store_results(history, artifact.path, options.run_folder)
     print(f"weights: {artifact.path} ({artifact.size:,} bytes): {history}")
     if options.run_folder is not None and (options.run_folder / "index.html").exists():
         print(f"run page: {options.run_folder / 'index.html'}")

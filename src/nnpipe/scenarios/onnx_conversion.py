@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(_run, argv, "onnx_conversion")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "folder", type=output_folder, metavar="OUTDIR", help="where the ONNX files are put"
     )
@@ -66,7 +66,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    options = parse(argv, "onnx_conversion", __doc__ or "", (), _options).options
+    options = parse(argv, "onnx_conversion", __doc__ or "", (), _add_options).options
     if options.output.suffix != ".rst":
         raise ConfigError(f"the table's file must end in .rst, not {options.output.name!r}")
     found = onnx_support(

@@ -35,7 +35,7 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import input_shape, output_file
 from nnpipe.workflows.prediction.learn import learn_kernels
-from nnpipe.workflows.prediction.predict import kernels_file, predict, read_kernels
+from nnpipe.workflows.prediction.predict import get_kernels_file, predict, read_kernels
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(_predict, argv, "predict")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "models",
         nargs="*",
@@ -108,11 +108,11 @@ def _predict(argv: Sequence[str] | None) -> None:
     if not any(word.split("=")[0] == "--runtime" for word in given):
         given = [*given, "--runtime", "ONNXRuntime"]
     parsed = parse(
-        given, "predict", __doc__ or "", (), _options, named_by=(("--runtime", Runtime),)
+        given, "predict", __doc__ or "", (), _add_options, named_by=(("--runtime", Runtime),)
     )
     options, runtime = parsed.options, cast(Runtime, parsed.make("--runtime"))
     threads = int(getattr(runtime, "num_threads", 1) or 0)
-    path = options.kernels or kernels_file(type(runtime).__name__, threads)
+    path = options.kernels or get_kernels_file(type(runtime).__name__, threads)
     if options.learn:
         found = learn_kernels(
             runtime, kernels=options.most_kernels, seconds=options.seconds, seed=options.seed

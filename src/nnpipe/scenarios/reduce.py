@@ -1,7 +1,7 @@
 """Cut a model that a chain fails on down to the few nodes that it still fails on, to report them.
 
 MODEL is a model file, or a wrapper's class with --model-path; it is exported to
-ONNX if it is not.  CHAIN is a way such as openvino-int8 (nnpipe.ways() in Python
+ONNX if it is not.  CHAIN is a way such as openvino-int8 (nnpipe.recipes() in Python
 lists them), or compilers joined by commas with --runtime; "none" for no compiler.
 
 The fault may be an error, a crash, a hang, or outputs that are not finite or
@@ -28,26 +28,26 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
-from nnpipe.scenarios._cli.command import Parsed, Role, add_model_path, execute, parse
+from nnpipe.scenarios._cli.command import ParsedCommand, Role, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import output_folder
-from nnpipe.workflows.candidates.model_files import settle_model_path, with_weights, wrapper_of_file
+from nnpipe.workflows.candidates.model_files import find_file_wrapper, set_model_path, with_weights
 from nnpipe.workflows.isolation.signals import INTERRUPTED
+from nnpipe.workflows.recipes import Recipe, recipes
 from nnpipe.workflows.reduction.reduce import reduce
-from nnpipe.workflows.ways import Way, ways
 
 ROLES = (
     Role(
         "MODEL",
         ModelWrapper,
         "a model file, or the dotted path or name of a ModelWrapper",
-        of_file=wrapper_of_file,
+        of_file=find_file_wrapper,
     ),
     Role(
         "CHAIN",
         ModelCompiler,
-        f"a way ({', '.join(ways()[1:])}), or ModelCompilers",
+        f"a way ({', '.join(recipes()[1:])}), or ModelCompilers",
         chain=True,
-        words=ways()[1:],
+        words=recipes()[1:],
     ),
 )
 
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(_reduce, argv, "reduce")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     add_model_path(parser, "the model's file, where MODEL is a class", required=False)
     parser.add_argument(
         "--dataset",
@@ -94,13 +94,13 @@ def _options(parser: argparse.ArgumentParser) -> None:
 def _reduce(argv: Sequence[str] | None) -> int:
     named = (("--dataset", Dataset), ("--runtime", Runtime))
     parsed = parse(
-        argv, "reduce", __doc__ or "", ROLES, _options, fixed=(Tolerances,), named_by=named
+        argv, "reduce", __doc__ or "", ROLES, _add_options, fixed=(Tolerances,), named_by=named
     )
     options = parsed.options
-    settle_model_path(options, "MODEL", f"the file with the model or weights of {options.model}")
+    set_model_path(options, "MODEL", f"the file with the model or weights of {options.model}")
     found = reduce(
         with_weights(parsed.make("MODEL"), options.model_path),
-        _way(parsed),
+        _create_recipe(parsed),
         to=options.output,
         data=parsed.make("--dataset") if parsed.classes["--dataset"] else None,
         samples=options.samples,
@@ -112,9 +112,9 @@ def _reduce(argv: Sequence[str] | None) -> int:
     return INTERRUPTED if found.ended == "Ctrl-C" else 0
 
 
-def _way(parsed: Parsed) -> str | Way:
+def _create_recipe(parsed: ParsedCommand) -> str | Recipe:
     named, runtime = str(parsed.options.chain), parsed.classes["--runtime"]
-    if named in ways():
+    if named in recipes():
         if runtime:
             raise ConfigError(
                 f"--runtime goes with compilers; the way {named} has a runtime of its own"
@@ -123,7 +123,7 @@ def _way(parsed: Parsed) -> str | Way:
     if not runtime:
         raise ConfigError("--runtime is missing: what runs the result of the compilers")
     compilers = cast("list[ModelCompiler]", parsed.make_all("CHAIN"))
-    return Way(named, tuple(compilers), cast(Runtime, parsed.make("--runtime")))
+    return Recipe(named, tuple(compilers), cast(Runtime, parsed.make("--runtime")))
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.report.render import known_report_types
-from nnpipe.report.result_files import is_search_file, read_search_file, subject
+from nnpipe.report.render import list_report_types
+from nnpipe.report.result_files import is_search_file, read_report_subject, read_search_file
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import output_file, output_folder
 from nnpipe.workflows.reporting import SUFFIXES, write_report, write_search_report
@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(_render, argv, "render_report")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "results", type=Path, nargs="+", metavar="IN.json", help="result files to show and compare"
     )
@@ -57,14 +57,14 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--report-types",
         nargs="+",
-        choices=known_report_types(),
+        choices=list_report_types(),
         default=None,
         help="sections wanted beside summary and provenance (default: all that the results allow)",
     )
 
 
 def _render(argv: Sequence[str] | None) -> None:
-    options = parse(argv, "render_report", __doc__ or "", (), _options).options
+    options = parse(argv, "render_report", __doc__ or "", (), _add_options).options
     if options.output.suffix not in SUFFIXES:
         raise ConfigError(
             f"the report's file must end in .rst, .md or .html, not {options.output.name!r}: "
@@ -87,7 +87,7 @@ def _render(argv: Sequence[str] | None) -> None:
         )
         print(told)
         return
-    found = subject(options.results)
+    found = read_report_subject(options.results)
     told = write_report(
         found.runs,
         options.title,

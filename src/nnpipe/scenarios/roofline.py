@@ -23,18 +23,18 @@ from pathlib import Path
 
 from nnpipe.core.arguments import Kind
 from nnpipe.core.errors import ConfigError
-from nnpipe.measuring.host import machine_folder
+from nnpipe.measuring.host import get_machine_folder
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
-from nnpipe.workflows.roofline.roofline import ceilings_file, roofline
+from nnpipe.workflows.roofline.roofline import get_ceilings_file, roofline
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``nnpipe roofline``."""
-    return execute(_roofline, argv, "roofline")
+    return execute(_measure_roofline, argv, "roofline")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads",
         type=Kind(int, minimum=1, maximum=1024),
@@ -63,12 +63,12 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _roofline(argv: Sequence[str] | None) -> None:
-    options = parse(argv, "roofline", __doc__ or "", (), _options).options
-    folder = options.folder or machine_folder(Path.home())
+def _measure_roofline(argv: Sequence[str] | None) -> None:
+    options = parse(argv, "roofline", __doc__ or "", (), _add_options).options
+    folder = options.folder or get_machine_folder(Path.home())
     found = roofline(threads=options.threads, seconds=options.seconds, folder=folder)
     found.show()
-    print(f"\nkept in {ceilings_file(folder, options.threads)}")
+    print(f"\nkept in {get_ceilings_file(folder, options.threads)}")
     if options.json is not None:
         found.save_json(options.json)
     if options.picture is not None and not found.save_svg(options.picture):

@@ -25,8 +25,8 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.workflows.pipeline.compile import dry_run
 from nnpipe.workflows.pipeline.run import run_pipeline
-from nnpipe.workflows.pipeline.schema import schema
-from nnpipe.workflows.progress import reported
+from nnpipe.workflows.pipeline.schema import build_pipeline_schema
+from nnpipe.workflows.progress import create_job_progress
 
 ONE_REFUSED = 1
 
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(_run, argv, "run")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "pipeline", type=Path, nargs="?", metavar="PIPELINE", help="a YAML or JSON file"
     )
@@ -60,10 +60,10 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    parsed = parse(argv, "run", __doc__ or "", (), _options)
+    parsed = parse(argv, "run", __doc__ or "", (), _add_options)
     options = parsed.options
     if options.schema:
-        print(json.dumps(schema(), indent=2))
+        print(json.dumps(build_pipeline_schema(), indent=2))
         return 0
     if options.pipeline is None:
         raise ConfigError("name a pipeline file (nnpipe run -h explains)")
@@ -77,7 +77,7 @@ def _run(argv: Sequence[str] | None) -> int:
         retrain=options.retrain,
         measure_again=options.measure_again,
         command=parsed.command,
-        progress=reported(os.environ),
+        progress=create_job_progress(os.environ),
     )
     print(found)
     if found.failures:

@@ -31,17 +31,24 @@ from nnpipe.core.files import write_text
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import output_file, output_folder
-from nnpipe.scenarios._cli.run_database import add_database, database_of
+from nnpipe.scenarios._cli.run_database import add_database, get_database_address
 from nnpipe.scenarios._cli.run_exports import export_chosen
-from nnpipe.scenarios._cli.run_tables import comparison, details, family, listing, to_json, tree
+from nnpipe.scenarios._cli.run_tables import (
+    find_related_runs,
+    format_run_comparison,
+    format_run_details,
+    format_run_tree,
+    format_runs_table,
+    to_json,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``nnpipe runs ACTION [RUN ...]``."""
-    return execute(_runs, argv, "runs")
+    return execute(_run_action, argv, "runs")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action", metavar="ACTION", choices=tuple(_ACTIONS), help=", ".join(_ACTIONS)
     )
@@ -88,9 +95,9 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="delete: do it")
 
 
-def _runs(argv: Sequence[str] | None) -> None:
-    options = parse(argv, "runs", __doc__ or "", (), _options).options
-    with RunDatabase(database_of(options), store=options.store, create=False) as database:
+def _run_action(argv: Sequence[str] | None) -> None:
+    options = parse(argv, "runs", __doc__ or "", (), _add_options).options
+    with RunDatabase(get_database_address(options), store=options.store, create=False) as database:
         chosen = _ACTIONS[options.action](database, options)
         if options.json is not None:
             found = [to_json(database, run) for run in chosen]
@@ -99,44 +106,44 @@ def _runs(argv: Sequence[str] | None) -> None:
 
 def _list(database: RunDatabase, options: argparse.Namespace) -> list[str]:
     quoted = ['"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"' for name in options.runs]
-    return _listed(database, options, " or ".join(f"experiment = {name}" for name in quoted))
+    return _print_runs(database, options, " or ".join(f"experiment = {name}" for name in quoted))
 
 
-def _query(database: RunDatabase, options: argparse.Namespace) -> list[str]:
+def _find_runs(database: RunDatabase, options: argparse.Namespace) -> list[str]:
     if not options.runs:
         raise ConfigError("query: a condition is missing, such as 'statistics.accuracy > 0.9'")
-    return _listed(database, options, " ".join(options.runs))
+    return _print_runs(database, options, " ".join(options.runs))
 
 
-def _listed(database: RunDatabase, options: argparse.Namespace, where: str) -> list[str]:
+def _print_runs(database: RunDatabase, options: argparse.Namespace, where: str) -> list[str]:
     found = database.runs.find(where, order=options.order, limit=options.limit)
     fields = [name.strip() for name in options.columns.split(",") if name.strip()]
-    searches = database.searches.among([run.id for run in found])
-    print(listing(found, fields, searches) if found else "no such runs")
+    searches = database.searches.select_searches([run.id for run in found])
+    print(format_runs_table(found, fields, searches) if found else "no such runs")
     return [run.id for run in found]
 
 
-def _tree(database: RunDatabase, options: argparse.Namespace) -> list[str]:
-    chosen = _chosen(database, options, least=0)
-    found = family(database.runs.find(), chosen)
-    print(tree(found) if found else "no run is based on another")
+def _print_tree(database: RunDatabase, options: argparse.Namespace) -> list[str]:
+    chosen = _select_runs(database, options, least=0)
+    found = find_related_runs(database.runs.find(), chosen)
+    print(format_run_tree(found) if found else "no run is based on another")
     return [run.id for run in found]
 
 
 def _show(database: RunDatabase, options: argparse.Namespace) -> list[str]:
-    chosen = _chosen(database, options, least=1)
-    print("\n\n".join(details(database, run) for run in chosen))
+    chosen = _select_runs(database, options, least=1)
+    print("\n\n".join(format_run_details(database, run) for run in chosen))
     return chosen
 
 
 def _compare(database: RunDatabase, options: argparse.Namespace) -> list[str]:
-    chosen = _chosen(database, options, least=2)
-    print(comparison(database, chosen))
+    chosen = _select_runs(database, options, least=2)
+    print(format_run_comparison(database, chosen))
     return chosen
 
 
 def _delete(database: RunDatabase, options: argparse.Namespace) -> list[str]:
-    chosen = _chosen(database, options, least=1)
+    chosen = _select_runs(database, options, least=1)
     if options.json is not None:
         raise ConfigError("delete: export with --json first, then delete")
     for run in map(database.runs.get, chosen):
@@ -151,12 +158,12 @@ def _delete(database: RunDatabase, options: argparse.Namespace) -> list[str]:
 
 
 def _export(database: RunDatabase, options: argparse.Namespace) -> list[str]:
-    chosen = _chosen(database, options, least=1)
+    chosen = _select_runs(database, options, least=1)
     export_chosen(database, chosen, options)
     return chosen
 
 
-def _chosen(database: RunDatabase, options: argparse.Namespace, *, least: int) -> list[str]:
+def _select_runs(database: RunDatabase, options: argparse.Namespace, *, least: int) -> list[str]:
     chosen = list(dict.fromkeys(database.runs.get(run).id for run in options.runs))
     if len(chosen) < least:
         raise ConfigError(
@@ -169,8 +176,8 @@ _ACTIONS: dict[str, Callable[[RunDatabase, argparse.Namespace], list[str]]] = {
     "list": _list,
     "show": _show,
     "compare": _compare,
-    "query": _query,
-    "tree": _tree,
+    "query": _find_runs,
+    "tree": _print_tree,
     "delete": _delete,
     "export": _export,
 }

@@ -61,16 +61,16 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.foreign_text import raw_stream
+from nnpipe.core.foreign_text import get_raw_stream
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
-from nnpipe.scenarios._cli.run_database import add_database, database_of
-from nnpipe.scenarios._cli.worker_options import add_exchange, add_workers, workers_of
+from nnpipe.scenarios._cli.run_database import add_database, get_database_address
+from nnpipe.scenarios._cli.worker_options import add_exchange, add_workers, create_worker_options
 from nnpipe.searching.database_trials import DatabaseTrials
 from nnpipe.searching.trial_store import SearchTrial
 from nnpipe.workflows.reporting import report_suffix
-from nnpipe.workflows.search.file import schema
+from nnpipe.workflows.search.file import build_search_schema
 from nnpipe.workflows.search.live_table import LiveTable, SearchProgress
 from nnpipe.workflows.search.result import TrialTable
 from nnpipe.workflows.search.run_file import read_search, run_search
@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(_search, argv, "search")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "search", type=Path, nargs="?", metavar="SEARCH", help="a YAML or JSON file"
     )
@@ -118,10 +118,10 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _search(argv: Sequence[str] | None) -> int:
-    parsed = parse(argv, "search", __doc__ or "", (), _options)
+    parsed = parse(argv, "search", __doc__ or "", (), _add_options)
     options = parsed.options
     if options.schema:
-        print(json.dumps(schema(), indent=2))
+        print(json.dumps(build_search_schema(), indent=2))
         return 0
     if options.search is None:
         raise ConfigError("name a search file (nnpipe search -h explains)")
@@ -139,7 +139,10 @@ def _search(argv: Sequence[str] | None) -> int:
         print(f"{many} configurations, {settings.trials} trials")
         return 0
     table = TrialTable(settings.space, settings.objectives)
-    with RunDatabase(database_of(options), store=options.store) as database, ExitStack() as stack:
+    with (
+        RunDatabase(get_database_address(options), store=options.store) as database,
+        ExitStack() as stack,
+    ):
         show: Callable[[str], None] = print_now
 
         def begin(trials: Sequence[SearchTrial]) -> None:
@@ -155,14 +158,21 @@ def _search(argv: Sequence[str] | None) -> int:
                 nonlocal show
                 progress = SearchProgress(settings.objectives, settings.trials)
                 store = DatabaseTrials(database, settings.title)
-                show = stack.enter_context(LiveTable(store, progress, raw_stream(sys.stdout))).draw
+                show = stack.enter_context(
+                    LiveTable(store, progress, get_raw_stream(sys.stdout))
+                ).draw
 
-        def watch(trial: SearchTrial) -> None:
+        def show_trial(trial: SearchTrial) -> None:
             show(table.line(trial))
 
-        workers = workers_of(options, options.folder or Path("build/search/workers"))
+        workers = create_worker_options(options, options.folder or Path("build/search/workers"))
         found = run_search(
-            settings, database, workers=workers, begin=begin, watch=watch, command=parsed.command
+            settings,
+            database,
+            workers=workers,
+            begin=begin,
+            watch=show_trial,
+            command=parsed.command,
         )
     report = found.report(options.report, fanova=options.fanova) if options.report else ""
     if options.optuna:

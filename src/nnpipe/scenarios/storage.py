@@ -32,21 +32,21 @@ from nnpipe.core.files import write_text
 from nnpipe.report.formatting import clean
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
-from nnpipe.scenarios._cli.storage_table import files_table, shelves_table
+from nnpipe.scenarios._cli.storage_table import format_files_table, format_shelves_table
 from nnpipe.storage.storage import Storage, open_storage
 from nnpipe.storage.store import SHELVES
 from nnpipe.storage.transfers import get, put, remove, split_address
-from nnpipe.workflows.progress import byte_bar
+from nnpipe.workflows.progress import show_byte_bar
 
 _NO_CACHE = "none"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``nnpipe storage ACTION ...``."""
-    return execute(_storage, argv, "storage")
+    return execute(_run_action, argv, "storage")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action", metavar="ACTION", choices=tuple(_ACTIONS), help=", ".join(_ACTIONS)
     )
@@ -89,29 +89,31 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="remove: do it")
 
 
-def _storage(argv: Sequence[str] | None) -> None:
+def _run_action(argv: Sequence[str] | None) -> None:
     width = max(len(shelf.name) for shelf in SHELVES)
     shelves = "\n".join(f"  {shelf.name:<{width}}  {shelf.holds}" for shelf in SHELVES)
-    options = parse(argv, "storage", (__doc__ or "").format(shelves=shelves), (), _options).options
+    options = parse(
+        argv, "storage", (__doc__ or "").format(shelves=shelves), (), _add_options
+    ).options
     if not options.at:
         raise ConfigError(
             "which storage? give --at ADDRESS or set NNPIPE_STORAGE: a folder or s3://BUCKET/PREFIX"
         )
-    storage = open_storage(options.at, endpoint=options.endpoint, cache=_cache(options))
+    storage = open_storage(options.at, endpoint=options.endpoint, cache=_get_cache_folder(options))
     _ACTIONS[options.action](storage, options)
 
 
-def _cache(options: argparse.Namespace) -> Path | None:
+def _get_cache_folder(options: argparse.Namespace) -> Path | None:
     if options.cache:
         return None if options.cache == _NO_CACHE else Path(options.cache).expanduser()
     return Path.home() / ".cache" / "nnpipe" / "storage" if options.at.startswith("s3://") else None
 
 
 def _list(storage: Storage, options: argparse.Namespace) -> None:
-    places = _count(options, 0, 1, "list [SHELF[/FOLDER]]")
+    places = _require_arguments(options, 0, 1, "list [SHELF[/FOLDER]]")
     chosen = [split_address(place) for place in places] or [(shelf.name, "") for shelf in SHELVES]
     found = {shelf: storage.entries(shelf, below.rstrip("/")) for shelf, below in chosen}
-    print(files_table(found[chosen[0][0]]) if places else shelves_table(found))
+    print(format_files_table(found[chosen[0][0]]) if places else format_shelves_table(found))
     if options.json is not None:
         write_text(
             options.json,
@@ -120,31 +122,41 @@ def _list(storage: Storage, options: argparse.Namespace) -> None:
 
 
 def _put(storage: Storage, options: argparse.Namespace) -> None:
-    source, place = _count(options, 2, 2, "put FILE SHELF[/NAME]")
-    names = put(storage, source, place, replace=options.replace, progress=byte_bar)
+    source, place = _require_arguments(options, 2, 2, "put FILE SHELF[/NAME]")
+    names = put(storage, source, place, replace=options.replace, progress=show_byte_bar)
     print(
-        f"put {_files(names)} into "
+        f"put {_format_file_count(names)} into "
         f"{storage.store.location}/{clean(names[0] if len(names) == 1 else place)}"
     )
 
 
 def _get(storage: Storage, options: argparse.Namespace) -> None:
-    place, *target = _count(options, 1, 2, "get SHELF/NAME [PATH]")
+    place, *target = _require_arguments(options, 1, 2, "get SHELF/NAME [PATH]")
     paths = get(
-        storage, place, *target, replace=options.replace, limit=options.max_bytes, progress=byte_bar
+        storage,
+        place,
+        *target,
+        replace=options.replace,
+        limit=options.max_bytes,
+        progress=show_byte_bar,
     )
-    print(f"got {_files(paths)}: {paths[0] if len(paths) == 1 else os.path.commonpath(paths)}")
+    print(
+        f"got {_format_file_count(paths)}: "
+        f"{paths[0] if len(paths) == 1 else os.path.commonpath(paths)}"
+    )
 
 
 def _remove(storage: Storage, options: argparse.Namespace) -> None:
-    places = _count(options, 1, None, "remove SHELF/NAME ...")
+    places = _require_arguments(options, 1, None, "remove SHELF/NAME ...")
     for address in remove(storage, places, dry_run=not options.yes):
         print(f"{'remove' if options.yes else 'would remove'} {clean(address)}")
     if not options.yes:
         raise ConfigError("remove: nothing has been removed; --yes removes")
 
 
-def _count(options: argparse.Namespace, least: int, most: int | None, usage: str) -> list[str]:
+def _require_arguments(
+    options: argparse.Namespace, least: int, most: int | None, usage: str
+) -> list[str]:
     places: list[str] = options.places
     if len(places) < least or (most is not None and len(places) > most):
         raise ConfigError(
@@ -153,7 +165,7 @@ def _count(options: argparse.Namespace, least: int, most: int | None, usage: str
     return places
 
 
-def _files(found: Sequence[object]) -> str:
+def _format_file_count(found: Sequence[object]) -> str:
     return "one file" if len(found) == 1 else f"{len(found):,} files"
 
 

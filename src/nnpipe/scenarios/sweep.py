@@ -31,9 +31,9 @@ from pathlib import Path
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.scenarios._cli.command import execute, parse
-from nnpipe.scenarios._cli.run_database import add_database, database_of
-from nnpipe.scenarios._cli.worker_options import add_exchange, add_workers, workers_of
-from nnpipe.workflows.sweep.schema import schema
+from nnpipe.scenarios._cli.run_database import add_database, get_database_address
+from nnpipe.scenarios._cli.worker_options import add_exchange, add_workers, create_worker_options
+from nnpipe.workflows.sweep.schema import build_sweep_schema
 from nnpipe.workflows.sweep.sweep import read_sweep, sweep
 
 NONE_QUALIFIES = 1
@@ -41,10 +41,10 @@ NONE_QUALIFIES = 1
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``nnpipe sweep SWEEP.yaml [KEY=VALUE ...]``."""
-    return execute(_sweep, argv, "sweep")
+    return execute(_run_sweep, argv, "sweep")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sweep", type=Path, nargs="?", metavar="SWEEP", help="a YAML or JSON file")
     parser.add_argument(
         "changes", nargs="*", metavar="KEY=VALUE", help="settings that differ from the file's"
@@ -64,11 +64,11 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _sweep(argv: Sequence[str] | None) -> int:
-    parsed = parse(argv, "sweep", __doc__ or "", (), _options)
+def _run_sweep(argv: Sequence[str] | None) -> int:
+    parsed = parse(argv, "sweep", __doc__ or "", (), _add_options)
     options = parsed.options
     if options.schema:
-        print(json.dumps(schema(), indent=2))
+        print(json.dumps(build_sweep_schema(), indent=2))
         return 0
     if options.sweep is None:
         raise ConfigError("name a sweep file (nnpipe sweep -h explains)")
@@ -80,11 +80,13 @@ def _sweep(argv: Sequence[str] | None) -> int:
             print(f"cannot be: {title}: {reason}")
         print(f"{len(wanted.points)} points, {len(wanted.impossible)} impossible combinations")
         return 0
-    workers = workers_of(options, options.folder or Path("build/sweep/workers"))
+    workers = create_worker_options(options, options.folder or Path("build/sweep/workers"))
     with ExitStack() as stack:
         database = None
         if workers is not None:
-            database = stack.enter_context(RunDatabase(database_of(options), store=options.store))
+            database = stack.enter_context(
+                RunDatabase(get_database_address(options), store=options.store)
+            )
         found = sweep(
             options.sweep,
             options.changes,

@@ -28,33 +28,33 @@ from pathlib import Path
 from nnpipe.core.arguments import Kind
 from nnpipe.core.errors import ConfigError
 from nnpipe.scenarios._cli.command import execute, parse
-from nnpipe.scenarios._cli.target_words import (
-    bundle_of,
-    installed_text,
-    plan_of,
-    plan_text,
-    states_table,
+from nnpipe.scenarios._cli.target_options import (
+    create_install_plan,
+    describe_install_plan,
+    describe_installed,
+    format_target_states,
+    parse_bundle,
 )
 from nnpipe.workflows.boards.board import SSHBoard
 from nnpipe.workflows.boards.install import (
     STARTING,
+    fetch_target_states,
     install_target,
     start_target,
     stop_target,
-    target_states,
 )
 from nnpipe.workflows.boards.install import uninstall_target as remove
-from nnpipe.workflows.boards.packages import gather
+from nnpipe.workflows.boards.packages import download_packages
 
 NOT_ALL = 1
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``nnpipe target ACTION ...``."""
-    return execute(_target, argv, "target")
+    return execute(_run_action, argv, "target")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action", metavar="ACTION", choices=tuple(_ACTIONS), help=", ".join(_ACTIONS)
     )
@@ -137,14 +137,14 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _target(argv: Sequence[str] | None) -> int:
+def _run_action(argv: Sequence[str] | None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     own, words = (
         (given[: given.index("--")], given[given.index("--") + 1 :])
         if "--" in given
         else (given, [])
     )
-    options = parse(own, "target", __doc__ or "", (), _options).options
+    options = parse(own, "target", __doc__ or "", (), _add_options).options
     if words and options.action != "install":
         raise ConfigError(f"{options.action}: nothing may follow --")
     options.words = words
@@ -154,58 +154,62 @@ def _target(argv: Sequence[str] | None) -> int:
     return _ACTIONS[options.action](options)
 
 
-def _install(options: argparse.Namespace) -> int:
-    plan = plan_of(options)
-    print(plan_text(plan))
+def _run_install(options: argparse.Namespace) -> int:
+    plan = create_install_plan(options)
+    print(describe_install_plan(plan))
     if not options.dry_run:
         print(
-            installed_text(
+            describe_installed(
                 install_target(plan, pip_options=options.pip_option, seconds=options.seconds)
             )
         )
     return 0
 
 
-def _status(options: argparse.Namespace) -> int:
-    found = target_states(_board(options), options.what)
-    print(states_table(found) if found else f"{options.board}: no targets")
+def _show_status(options: argparse.Namespace) -> int:
+    found = fetch_target_states(_create_board(options), options.what)
+    print(format_target_states(found) if found else f"{options.board}: no targets")
     return NOT_ALL if any(state.pid is None for state in found) else 0
 
 
 def _start(options: argparse.Namespace) -> int:
-    print(states_table([start_target(_board(options), options.what, seconds=options.seconds)]))
+    print(
+        format_target_states(
+            [start_target(_create_board(options), options.what, seconds=options.seconds)]
+        )
+    )
     return 0
 
 
 def _stop(options: argparse.Namespace) -> int:
-    print(states_table([stop_target(_board(options), options.what)]))
+    print(format_target_states([stop_target(_create_board(options), options.what)]))
     return 0
 
 
-def _uninstall(options: argparse.Namespace) -> int:
-    remove(_board(options), options.what)
+def _remove_targets(options: argparse.Namespace) -> int:
+    remove(_create_board(options), options.what)
     print(f"{options.what} is removed from {options.board}")
     return 0
 
 
-def _bundle(options: argparse.Namespace) -> int:
-    platform, packages = bundle_of(options)
-    gather(platform, packages, Path(options.board), index=options.pip_option)
+def _build_bundle(options: argparse.Namespace) -> int:
+    platform, packages = parse_bundle(options)
+    download_packages(platform, packages, Path(options.board), index=options.pip_option)
     print(f"{options.board}: nnpipe with {', '.join(packages)}; for {platform}")
     return 0
 
 
-def _board(options: argparse.Namespace) -> SSHBoard:
+def _create_board(options: argparse.Namespace) -> SSHBoard:
     return SSHBoard.at(options.board, options.python)
 
 
 _ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {
-    "install": _install,
-    "status": _status,
+    "install": _run_install,
+    "status": _show_status,
     "start": _start,
     "stop": _stop,
-    "uninstall": _uninstall,
-    "bundle": _bundle,
+    "uninstall": _remove_targets,
+    "bundle": _build_bundle,
 }
 
 

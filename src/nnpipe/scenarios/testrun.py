@@ -41,24 +41,24 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtime_protocol import RemoteOptions
 from nnpipe.scenarios._cli.command import (
-    Parsed,
+    ParsedCommand,
     Role,
     add_model_folder,
     add_model_path,
     execute,
     parse,
 )
-from nnpipe.scenarios._cli.device_options import PROTOCOL, add_protocol, deployment_of
-from nnpipe.scenarios._cli.first_model import (
+from nnpipe.scenarios._cli.device_options import PROTOCOL, add_protocol, create_deployment
+from nnpipe.scenarios._cli.model_arguments import (
     SECOND,
     add_second_model,
-    first_model,
-    second_classes,
-    second_model,
-    wrapper_of_model,
+    create_first_model,
+    create_second_model,
+    find_second_classes,
+    find_wrapper_for_file,
 )
 from nnpipe.scenarios._cli.option_types import output_folder
-from nnpipe.workflows.candidates.model_files import settle_model_path
+from nnpipe.workflows.candidates.model_files import set_model_path
 from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.testrun.on_pictures import run_on_pictures
 from nnpipe.workflows.testrun.testrun import testrun
@@ -72,7 +72,7 @@ ROLES = (
         ModelWrapper,
         "a model file, a folder with a model that generates text, or the dotted path or name of a "
         "ModelWrapper",
-        of_file=wrapper_of_model,
+        of_file=find_wrapper_for_file,
     ),
 )
 
@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(_test, argv, "testrun")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "data",
         type=Path,
@@ -164,15 +164,15 @@ def _options(parser: argparse.ArgumentParser) -> None:
 def _test(argv: Sequence[str] | None) -> int:
     named = (("--runtime", Runtime), PROTOCOL)
     given = list(sys.argv[1:] if argv is None else argv)
-    fixed: tuple[type[Component], ...] = (*second_classes(given), LimitOptions, RemoteOptions)
-    parsed = parse(argv, "testrun", __doc__ or "", ROLES, _options, fixed=fixed, named_by=named)
+    fixed: tuple[type[Component], ...] = (*find_second_classes(given), LimitOptions, RemoteOptions)
+    parsed = parse(argv, "testrun", __doc__ or "", ROLES, _add_options, fixed=fixed, named_by=named)
     options = parsed.options
     if options.plugin is None:
-        return _on_pictures(parsed)
+        return _test_on_pictures(parsed)
     for name in _OF_PICTURES:
         if getattr(options, name) is not None:
             raise ConfigError(f"--{name.replace('_', '-')} is for pictures, which need no --plugin")
-    settle_model_path(
+    set_model_path(
         options,
         "MODEL",
         f"the file with the weights of {options.model}, or a compiled one",
@@ -185,7 +185,7 @@ def _test(argv: Sequence[str] | None) -> int:
         plugin=options.plugin,
         output_plugin=options.output_plugin,
         runtime=cast(Runtime, parsed.make("--runtime")) if parsed.classes["--runtime"] else None,
-        deployment=deployment_of(parsed),
+        deployment=create_deployment(parsed),
         as_is=options.as_is,
         batch_size=options.batch_size,
         keep_going=options.keep_going,
@@ -197,12 +197,12 @@ def _test(argv: Sequence[str] | None) -> int:
     return 1 if found.failed else 0
 
 
-def _on_pictures(parsed: Parsed) -> int:
+def _test_on_pictures(parsed: ParsedCommand) -> int:
     options = parsed.options
     for name in ("output_plugin", "as_is", "keep_going"):
         if getattr(options, name):
             raise ConfigError(f"--{name.replace('_', '-')} is for plugins; name one with --plugin")
-    models = [first_model(parsed), *second_model(options, "testrun")]
+    models = [create_first_model(parsed), *create_second_model(options, "testrun")]
     found = run_on_pictures(
         models,
         options.data,
@@ -212,7 +212,7 @@ def _on_pictures(parsed: Parsed) -> int:
         most=options.most,
         every=options.every,
         runtime=cast(Runtime, parsed.make("--runtime")) if parsed.classes["--runtime"] else None,
-        deployment=deployment_of(parsed),
+        deployment=create_deployment(parsed),
         title=options.title,
         time_limit=LimitOptions.from_argparse(options).time_limit,
         command=parsed.command,

@@ -35,7 +35,7 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
 from nnpipe.scenarios._cli.command import Role, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
-from nnpipe.workflows.candidates.model_files import settle_model_path, with_weights, wrapper_of_file
+from nnpipe.workflows.candidates.model_files import find_file_wrapper, set_model_path, with_weights
 from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.verification.verify import verify
 
@@ -44,7 +44,7 @@ ROLES = (
         "SOURCE",
         ModelWrapper,
         "a model file, or the dotted path or name of a ModelWrapper",
-        of_file=wrapper_of_file,
+        of_file=find_file_wrapper,
     ),
 )
 
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(_verify, argv, "verify")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "artifact", type=Path, metavar="ARTIFACT", help="the model file to compare with the source"
     )
@@ -121,13 +121,13 @@ def _verify(argv: Sequence[str] | None) -> int:
         "verify",
         __doc__ or "",
         ROLES,
-        _options,
+        _add_options,
         fixed=(Tolerances, LimitOptions),
         named_by=named,
     )
     options = parsed.options
-    match = dict(_pair(text) for text in options.match)
-    settle_model_path(options, "SOURCE", f"the file with the model or weights of {options.source}")
+    match = dict(_parse_match(text) for text in options.match)
+    set_model_path(options, "SOURCE", f"the file with the model or weights of {options.source}")
     runtime, source_runtime = (
         cast(Runtime, parsed.make(option)) if parsed.classes[option] else None
         for option in ("--runtime", "--source-runtime")
@@ -152,7 +152,7 @@ def _verify(argv: Sequence[str] | None) -> int:
     return 0 if found.agrees(options.at_least) else 1
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _parse_match(text: str) -> tuple[str, str]:
     ours, equals, theirs = text.partition("=")
     if not (ours and equals and theirs):
         raise ConfigError(f"--match {text}: give SOURCE=OTHER, the names of two tensors")

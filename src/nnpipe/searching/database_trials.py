@@ -20,8 +20,8 @@ from nnpipe.searching.trial_store import (
     TrialResult,
     TrialState,
     TrialStore,
+    build_configuration_key,
     check_owned,
-    configuration_key,
 )
 
 
@@ -67,25 +67,27 @@ class DatabaseTrials(TrialStore):
         """Extend a lease by ``seconds`` from now."""
         check_owned(lease, self._rows.renew(lease.trial.number, lease.fence, self.seconds))
 
-    def since(self, version: int) -> TrialChanges:
+    def list_changes(self, version: int) -> TrialChanges:
         """Return the trials that changed after a version, in the order of their changes."""
-        now, found = self._rows.since(version)
+        now, found = self._rows.read_changes(version)
         return TrialChanges(now, tuple(SearchTrial(**fields) for fields in found))
 
-    def unended(self) -> tuple[SearchTrial, ...]:
+    def list_unended(self) -> tuple[SearchTrial, ...]:
         """Return the trials that have not ended, by number and without their reports."""
-        return tuple(SearchTrial(**fields) for fields in self._rows.unended())
+        return tuple(SearchTrial(**fields) for fields in self._rows.read_unfinished())
 
     def enqueue(self, configuration: Mapping[str, Any]) -> bool:
         """Add a waiting trial; return whether it was added, and not known already."""
-        return bool(self._rows.add([(configuration, self._key(configuration), {})], counted=True))
+        return bool(
+            self._rows.add([(configuration, self._build_key(configuration), {})], counted=True)
+        )
 
     def enqueue_all(self, configurations: Iterable[Mapping[str, Any]]) -> int:
         """Add waiting trials in one transaction; return how many were added, and not known
         already.
         """
         return self._rows.add(
-            [(each, self._key(each), {}) for each in configurations], counted=True
+            [(each, self._build_key(each), {}) for each in configurations], counted=True
         )
 
     def take_over(self, trials: Iterable[EarlierTrial]) -> int:
@@ -93,7 +95,7 @@ class DatabaseTrials(TrialStore):
         rows = [
             (
                 each.configuration,
-                self._key(each.configuration),
+                self._build_key(each.configuration),
                 {
                     "state": "finished",
                     "results": json.dumps(dict(each.values)),
@@ -119,7 +121,7 @@ class DatabaseTrials(TrialStore):
 
     def _configure(self, lease: TrialLease, proposal: Proposal) -> TrialLease | None:
         configuration, notes = dict(proposal.configuration), dict(proposal.notes)
-        number, key = lease.trial.number, self._key(configuration)
+        number, key = lease.trial.number, self._build_key(configuration)
         valid, version = self._rows.configure(number, lease.fence, configuration, notes, key)
         check_owned(lease, valid)
         if version is None:
@@ -149,5 +151,5 @@ class DatabaseTrials(TrialStore):
             lease.trial, state=state, message=message, seconds=seconds, version=version, **given
         )
 
-    def _key(self, configuration: Mapping[str, Any]) -> str | None:
-        return None if self.repeats else configuration_key(configuration)
+    def _build_key(self, configuration: Mapping[str, Any]) -> str | None:
+        return None if self.repeats else build_configuration_key(configuration)

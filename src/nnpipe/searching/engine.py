@@ -19,7 +19,7 @@ from nnpipe.searching.pruners import SearchPruner
 from nnpipe.searching.samplers import GridSearch, check_installed, check_objectives
 from nnpipe.searching.space import SearchSpace
 from nnpipe.searching.trial_mirror import STUDY_ID, TrialMirror, from_optuna
-from nnpipe.searching.trial_store import Proposal, TrialLease, TrialStore, configuration_key
+from nnpipe.searching.trial_store import Proposal, TrialLease, TrialStore, build_configuration_key
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
@@ -80,7 +80,7 @@ class SearchEngine:
             raise ConfigError(f"seed: expected a whole number of at least 0, found {seed}")
         self.space, self.objectives, self.store = space, objectives, store
         self._settings, self._seed = sampler, seed
-        self._judge = pruner.judge() if pruner else None
+        self._judge = pruner.create_judge() if pruner else None
         needs_name = pruner is not None or prune_by is not None
         self.prune_by = objectives.one(prune_by, "prune_by") if needs_name else objectives.only
         self._lock = threading.RLock()
@@ -89,11 +89,11 @@ class SearchEngine:
         self._by_number: dict[int, str] = {}
         self._grid: Iterator[dict[str, Any]] | None = None
         self._rest: Iterator[dict[str, Any]] | None = None
-        self._sampled: _Sampled | None = None
+        self._sampled: _SamplerStudy | None = None
         if isinstance(sampler, GridSearch):
-            self._grid = sampler.configurations(space)
+            self._grid = sampler.iter_configurations(space)
         else:
-            self._sampled = _Sampled(TrialMirror(space, objectives, sampler.most), sampler)
+            self._sampled = _SamplerStudy(TrialMirror(space, objectives, sampler.most), sampler)
 
     def propose(self, number: int) -> Proposal | None:
         """Return the configuration for a trial; ``None`` if every configuration has been tried.
@@ -107,7 +107,7 @@ class SearchEngine:
             self._learn()
             if self._sampled is None:
                 assert self._grid is not None
-                return self._first_new(self._grid)
+                return self._find_first_new(self._grid)
             configuration: dict[str, Any] = {}
             for attempt in range(_ATTEMPTS):
                 configuration, notes = self._sampled.configuration(
@@ -115,7 +115,7 @@ class SearchEngine:
                 )
                 if self._is_new(configuration):
                     return Proposal(configuration, notes)
-            return self._near(
+            return self._find_near(
                 configuration, notes, np.random.default_rng(self._draw(number, _ATTEMPTS))
             )
 
@@ -133,14 +133,14 @@ class SearchEngine:
             if self._judge is None:
                 return False
             self._learn()
-            return self._judge.prunes(lease.trial.number, step)
+            return self._judge.should_prune(lease.trial.number, step)
 
     def _learn(self) -> None:
-        changes = self.store.since(self._version)
+        changes = self.store.list_changes(self._version)
         self._version = changes.version
         for trial in changes.trials:
             if trial.configuration is not None and trial.number not in self._by_number:
-                self._by_number[trial.number] = configuration_key(trial.configuration)
+                self._by_number[trial.number] = build_configuration_key(trial.configuration)
                 self._keys.add(self._by_number[trial.number])
             if self._judge is not None:
                 sign = -1.0 if self.objectives.by_name[self.prune_by] == "maximize" else 1.0
@@ -153,18 +153,18 @@ class SearchEngine:
     def _is_new(self, configuration: dict[str, Any]) -> bool:
         if not self.space.allows(configuration):
             return False
-        return self.store.repeats or configuration_key(configuration) not in self._keys
+        return self.store.repeats or build_configuration_key(configuration) not in self._keys
 
     def _draw(self, number: int, attempt: int) -> int:
         return int(np.random.SeedSequence([self._seed, number, attempt]).generate_state(1)[0])
 
-    def _first_new(self, configurations: Iterator[dict[str, Any]]) -> Proposal | None:
+    def _find_first_new(self, configurations: Iterator[dict[str, Any]]) -> Proposal | None:
         for configuration in configurations:
             if self._is_new(configuration):
                 return Proposal(configuration)
         return None
 
-    def _near(
+    def _find_near(
         self, start: dict[str, Any], notes: dict[str, Any], random: np.random.Generator
     ) -> Proposal | None:
         """Return a new configuration that differs from one in as few parameters as possible."""
@@ -178,7 +178,7 @@ class SearchEngine:
                 return (
                     start[name]
                     if name in start and name not in names
-                    else parameter.value_at(random.random())
+                    else parameter.get_value_at(random.random())
                 )
 
             configuration = self.space.configuration(choose)
@@ -186,11 +186,11 @@ class SearchEngine:
                 return Proposal(configuration, notes)
         if self.space.count is not None and self.space.count <= _MOST_COUNTED:
             # What this goes past stays tried, or not allowed, for ever.
-            self._rest = self._rest or self.space.configurations()
-            return self._first_new(self._rest)
+            self._rest = self._rest or self.space.iter_configurations()
+            return self._find_first_new(self._rest)
         for _ in range(_MOST_DRAWN):
             configuration = self.space.configuration(
-                lambda _, parameter: parameter.value_at(random.random())
+                lambda _, parameter: parameter.get_value_at(random.random())
             )
             if self._is_new(configuration):
                 return Proposal(configuration, notes)
@@ -199,7 +199,7 @@ class SearchEngine:
         )
 
 
-class _Sampled:
+class _SamplerStudy:
     """Optuna's study of a search, asked for one configuration at a time."""
 
     def __init__(self, mirror: TrialMirror, settings: SearchSampler) -> None:
@@ -216,9 +216,9 @@ class _Sampled:
         new = self._sampler is None
         limited = bool(self.mirror.objectives.limits)
         self._sampler = (
-            self._settings.made(seed, limited)
+            self._settings.create(seed, limited)
             if new
-            else self._settings.again(self._sampler, seed, limited)  # type: ignore[arg-type]
+            else self._settings.fresh_copy(self._sampler, seed, limited)  # type: ignore[arg-type]
         )
         if self._study is None:
             name = self.mirror.get_study_name_from_id(STUDY_ID)

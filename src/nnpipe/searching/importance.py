@@ -18,14 +18,14 @@ from nnpipe.analysis.factor_importance import (
     Factor,
     MainEffect,
     MainEffects,
-    main_effects,
+    compute_main_effects,
     ped_anova,
 )
 from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.searching.objectives import Objectives
 from nnpipe.searching.parameters import SearchParameter
 from nnpipe.searching.space import SearchSpace
-from nnpipe.searching.trial_mirror import exported, ordered_parameter, position_within
+from nnpipe.searching.trial_mirror import export_study, get_position_within, to_ordered_parameter
 from nnpipe.searching.trial_store import SearchTrial
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Importance:
         The name of the objective.
     effects
         The shares by an additive model, with 95 % intervals; see
-        :func:`~nnpipe.analysis.factor_importance.main_effects`.
+        :func:`~nnpipe.analysis.factor_importance.compute_main_effects`.
     ped_anova
         The shares by PED-ANOVA, greatest first, with 95 % intervals: how much the best tenth of
         trials differs from all in a parameter alone; see
@@ -75,7 +75,7 @@ class Importance:
             f"interval):"
         ]
         lines += [
-            f"  {name:<{width}} {_ranged(effects.get(name))}   {_ranged(best[name])}"
+            f"  {name:<{width}} {_format_share(effects.get(name))}   {_format_share(best[name])}"
             for name in names
         ]
         if self.remark:
@@ -93,11 +93,11 @@ class Importance:
         )
 
 
-def _ranged(row: MainEffect | BestShare | None) -> str:
+def _format_share(row: MainEffect | BestShare | None) -> str:
     return f"{'-':>23}" if row is None else f"{row.share:6.1%} {row.low:6.1%} to {row.high:6.1%}"
 
 
-def importance_for(
+def compute_importance(
     space: SearchSpace, objectives: Objectives, trials: Sequence[SearchTrial], objective: str
 ) -> Importance:
     """Return how much each parameter matters for an objective, from the finished trials."""
@@ -108,10 +108,10 @@ def importance_for(
         and objective in trial.values
         and space.fits(trial.configuration or {})
     ]
-    factors = [factor_of(name, parameter, found) for name, parameter in space.parameters.items()]
+    factors = [build_factor(name, parameter, found) for name, parameter in space.parameters.items()]
     values = np.array([trial.values[objective] for trial in found], np.float64)
     try:
-        effects = main_effects(factors, values)
+        effects = compute_main_effects(factors, values)
     except SpecMismatch as error:
         log.warning("no additive model: %s", error)
         effects = MainEffects((), 1.0)
@@ -119,7 +119,7 @@ def importance_for(
     return Importance(objective, effects, ped_anova(factors, sign * values), len(found))
 
 
-def factor_of(name: str, parameter: SearchParameter, trials: Sequence[SearchTrial]) -> Factor:
+def build_factor(name: str, parameter: SearchParameter, trials: Sequence[SearchTrial]) -> Factor:
     """Return a parameter's positions in trials; NaN where it does not exist."""
     values = [(trial.configuration or {}).get(name, np.nan) for trial in trials]
     known = [name in (trial.configuration or {}) for trial in trials]
@@ -136,7 +136,7 @@ def factor_of(name: str, parameter: SearchParameter, trials: Sequence[SearchTria
     return Factor(name, np.array(places, np.float64), categories=len(choices))
 
 
-def importance_by_optuna(
+def compute_optuna_importance(
     space: SearchSpace,
     objectives: Objectives,
     trials: Sequence[SearchTrial],
@@ -170,7 +170,7 @@ def importance_by_optuna(
         raise ConfigError(f"method: expected ped-anova or fanova, found {method!r}")
     if len(trials) < 2:
         return {}
-    study = exported(space, objectives, trials, None, "importance", places=True)
+    study = export_study(space, objectives, trials, None, "importance", places=True)
     place = objectives.names.index(objective)
     sign = -1.0 if objectives.by_name[objective] == "maximize" else 1.0
     with warnings.catch_warnings():
@@ -191,7 +191,7 @@ _FEWEST = 4  # trials, for a model
 
 class AdditiveImportanceEvaluator:
     """Shares of the variance by an additive model: see
-    :func:`~nnpipe.analysis.factor_importance.main_effects`.
+    :func:`~nnpipe.analysis.factor_importance.compute_main_effects`.
 
     It is an :class:`optuna.importance.BaseImportanceEvaluator`::
 
@@ -241,20 +241,22 @@ class AdditiveImportanceEvaluator:
                 raise ValueError(f"no finished trial has the parameter {name!r}")
         names = list(found) if params is None else params
         targets = (
-            [_value(place) for place in range(len(study.directions))]
+            [_get_target(place) for place in range(len(study.directions))]
             if target is None
             else [target]
         )
-        each = [_shares({name: found[name] for name in names}, trials, one) for one in targets]
+        each = [
+            _compute_shares({name: found[name] for name in names}, trials, one) for one in targets
+        ]
         shares = {name: float(np.mean([one[name] for one in each])) for name in names}
         return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
 
-def _value(place: int) -> Callable[[FrozenTrial], float]:
+def _get_target(place: int) -> Callable[[FrozenTrial], float]:
     return lambda trial: trial.values[place]
 
 
-def _shares(
+def _compute_shares(
     distributions: dict[str, BaseDistribution],
     trials: Sequence[FrozenTrial],
     target: Callable[[FrozenTrial], float],
@@ -263,31 +265,41 @@ def _shares(
     kept = [trial for trial, value in zip(trials, values, strict=True) if math.isfinite(value)]
     wanted = np.array([value for value in values if math.isfinite(value)])
     free = {name: each for name, each in distributions.items() if not each.single()}
-    factors = [_factor(name, each, kept) for name, each in free.items()]
+    factors = [_build_factor(name, each, kept) for name, each in free.items()]
     if len(kept) < _FEWEST:
         squares = {
-            factor.name: _squared_correlation(factor.positions, wanted) for factor in factors
+            factor.name: _compute_squared_correlation(factor.positions, wanted)
+            for factor in factors
         }
         total = sum(squares.values())
         found = {name: square / total for name, square in squares.items()} if total > 0 else squares
     else:
-        found = {effect.name: effect.share for effect in main_effects(factors, wanted).effects}
+        found = {
+            effect.name: effect.share for effect in compute_main_effects(factors, wanted).effects
+        }
     return {name: found.get(name, 0.0) for name in distributions}
 
 
-def _factor(name: str, distribution: BaseDistribution, trials: Sequence[FrozenTrial]) -> Factor:
-    def place(value: Any) -> float:
+def _build_factor(
+    name: str, distribution: BaseDistribution, trials: Sequence[FrozenTrial]
+) -> Factor:
+    def compute_position(value: Any) -> float:
         if categories is not None:
             return float(distribution.to_internal_repr(value))
-        return position_within(distribution, min(max(value, distribution.low), distribution.high))  # type: ignore[attr-defined]
+        low, high = distribution.low, distribution.high  # type: ignore[attr-defined]
+        return get_position_within(distribution, min(max(value, low), high))
 
-    ordered = ordered_parameter(distribution) is not None
+    ordered = to_ordered_parameter(distribution) is not None
     categories = None if ordered else len(distribution.choices)  # type: ignore[attr-defined]
-    positions = [place(trial.params[name]) if name in trial.params else np.nan for trial in trials]
+    positions = [
+        compute_position(trial.params[name]) if name in trial.params else np.nan for trial in trials
+    ]
     return Factor(name, np.array(positions, np.float64), categories)
 
 
-def _squared_correlation(positions: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> float:
+def _compute_squared_correlation(
+    positions: np.ndarray[Any, Any], values: np.ndarray[Any, Any]
+) -> float:
     there = ~np.isnan(positions)
     if there.sum() < 2 or np.ptp(positions[there]) == 0 or np.ptp(values[there]) == 0:
         return 0.0

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.messages import nearest
+from nnpipe.core.messages import suggest_name
 from nnpipe.searching.trial_store import SearchTrial
 
 Direction = Literal["minimize", "maximize"]
@@ -35,7 +35,7 @@ class Limit:
     bound: float
     at_most: bool = True
 
-    def excess(self, value: float) -> float:
+    def compute_excess(self, value: float) -> float:
         """Return by how much a value is beyond the bound, as a share of it where it is not 0;
         negative within it.
         """
@@ -89,15 +89,15 @@ class Objectives:
         """
         return tuple(dict.fromkeys((*self.names, *(limit.name for limit in self.limits))))
 
-    def excesses(self, values: Mapping[str, float]) -> list[float]:
+    def compute_excesses(self, values: Mapping[str, float]) -> list[float]:
         """Return by how much values are beyond each limit; negative within it."""
-        return [limit.excess(values[limit.name]) for limit in self.limits]
+        return [limit.compute_excess(values[limit.name]) for limit in self.limits]
 
     def keeps(self, trial: SearchTrial) -> bool:
         """Return whether a trial is finished and its values are within all limits."""
         if trial.state != "finished" or not set(self.measured) <= trial.values.keys():
             return False
-        return all(excess <= 0 for excess in self.excesses(trial.values))
+        return all(excess <= 0 for excess in self.compute_excesses(trial.values))
 
     @property
     def directions(self) -> tuple[Direction, ...]:
@@ -122,7 +122,7 @@ class Objectives:
         if name is None:
             raise ConfigError(f"{where}: name one of the objectives: {', '.join(self.names)}")
         if name not in self.by_name:
-            hint = nearest(name, self.names) or f"; there are: {', '.join(self.names)}"
+            hint = suggest_name(name, self.names) or f"; there are: {', '.join(self.names)}"
             raise ConfigError(f"{where}: there is no objective {name!r}{hint}")
         return name
 
@@ -149,7 +149,7 @@ class Objectives:
             )
         else:
             given = {self.only: returned}
-        return {name: finite(value, name) for name, value in given.items()}
+        return {name: require_finite(value, name) for name, value in given.items()}
 
     def losses(self, values: Mapping[str, float]) -> list[float]:
         """Return the values in order, those to maximise with the other sign: less is better."""
@@ -158,7 +158,7 @@ class Objectives:
             for name, way in self.by_name.items()
         ]
 
-    def better(self, name: str, one: float, other: float) -> bool:
+    def is_better(self, name: str, one: float, other: float) -> bool:
         """Return whether a value of an objective is better than another one."""
         return one < other if self.by_name[name] == "minimize" else one > other
 
@@ -172,7 +172,7 @@ class Objectives:
         sign = 1 if self.by_name[name] == "minimize" else -1
         return min(found, key=lambda trial: (sign * trial.values[name], trial.number), default=None)
 
-    def front(self, trials: Sequence[SearchTrial]) -> tuple[SearchTrial, ...]:
+    def find_front(self, trials: Sequence[SearchTrial]) -> tuple[SearchTrial, ...]:
         """Return the Pareto front: the finished trials that no other one equals or beats in every
         objective.
 
@@ -190,7 +190,7 @@ class Objectives:
         return tuple(front)
 
 
-def finite(value: Any, name: str) -> float:
+def require_finite(value: Any, name: str) -> float:
     """Return a number as a float.
 
     Raises

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nnpipe.core.argument_checks import check_call, check_range
-from nnpipe.searching.parameters import OfAKind
+from nnpipe.searching.parameters import TaggedDataclass
 from nnpipe.searching.trial_mirror import LIMITS
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 
-class SearchSampler(OfAKind, ABC):
+class SearchSampler(TaggedDataclass, ABC):
     """Base of the settings of samplers: frozen, and written as ``{"kind": ..., ...}``."""
 
     several_objectives: ClassVar[bool] = True
@@ -31,14 +31,14 @@ class SearchSampler(OfAKind, ABC):
     """The packages that it needs, beside those of nnpipe."""
 
     @abstractmethod
-    def made(self, seed: int, limited: bool = False) -> BaseSampler:
+    def create(self, seed: int, limited: bool = False) -> BaseSampler:
         """Return Optuna's sampler, new; with ``limited``, it prefers trials that keep the
         limits, if it can.
         """
 
-    def again(self, sampler: BaseSampler, seed: int, limited: bool = False) -> BaseSampler:
+    def fresh_copy(self, sampler: BaseSampler, seed: int, limited: bool = False) -> BaseSampler:
         """Return a sampler that has been used before as if it were new with this seed."""
-        return self.made(seed, limited)
+        return self.create(seed, limited)
 
 
 _SHOWN_TO_TPE = 400
@@ -50,7 +50,7 @@ class RandomSearch(SearchSampler):
 
     kind: ClassVar[str] = "random"
 
-    def made(self, seed: int, limited: bool = False) -> BaseSampler:
+    def create(self, seed: int, limited: bool = False) -> BaseSampler:
         """Return Optuna's sampler, new."""
         from optuna.samplers import RandomSampler
 
@@ -83,7 +83,7 @@ class TPESearch(SearchSampler):
         check_range("startup", self.startup, 1)
         check_range("candidates", self.candidates, 1, 10_000)
 
-    def made(self, seed: int, limited: bool = False) -> BaseSampler:
+    def create(self, seed: int, limited: bool = False) -> BaseSampler:
         """Return Optuna's sampler, new."""
         from optuna.samplers import TPESampler
 
@@ -93,14 +93,14 @@ class TPESearch(SearchSampler):
                 n_startup_trials=self.startup,
                 n_ei_candidates=self.candidates,
                 seed=seed,
-                constraints_func=_limits(limited),
+                constraints_func=_build_constraints_function(limited),
             )
 
-    def again(self, sampler: BaseSampler, seed: int, limited: bool = False) -> BaseSampler:
+    def fresh_copy(self, sampler: BaseSampler, seed: int, limited: bool = False) -> BaseSampler:
         """Return a used sampler as if it were new: it keeps the parameters that all trials have,
         and no more.
         """
-        return _reseeded(sampler, seed)
+        return _reseed(sampler, seed)
 
 
 @dataclass(frozen=True)
@@ -122,19 +122,19 @@ class NSGA2Search(SearchSampler):
         check_call(NSGA2Search, vars(self))
         check_range("population", self.population, 2, 100_000)
 
-    def made(self, seed: int, limited: bool = False) -> BaseSampler:
+    def create(self, seed: int, limited: bool = False) -> BaseSampler:
         """Return Optuna's sampler, new."""
         from optuna.samplers import NSGAIISampler
         from optuna.samplers.nsgaii._elite_population_selection_strategy import (
             NSGAIIElitePopulationSelectionStrategy,
         )
 
-        limits = _limits(limited)
+        limits = _build_constraints_function(limited)
         select = NSGAIIElitePopulationSelectionStrategy(
             population_size=self.population, constraints_func=limits
         )
 
-        def elite(study: Study, population: list[FrozenTrial]) -> list[FrozenTrial]:
+        def select_elite(study: Study, population: list[FrozenTrial]) -> list[FrozenTrial]:
             # Optuna returns parents in the order of their selection at first, and by number from
             # then on.
             return sorted(select(study, population), key=lambda trial: trial.number)
@@ -143,16 +143,16 @@ class NSGA2Search(SearchSampler):
             warnings.simplefilter("ignore")  # a strategy of one's own is experimental
             return NSGAIISampler(
                 population_size=self.population,
-                elite_population_selection_strategy=elite,
+                elite_population_selection_strategy=select_elite,
                 constraints_func=limits,
                 seed=seed,
             )
 
-    def again(self, sampler: BaseSampler, seed: int, limited: bool = False) -> BaseSampler:
+    def fresh_copy(self, sampler: BaseSampler, seed: int, limited: bool = False) -> BaseSampler:
         """Return a used sampler as if it were new: it keeps the parameters that all trials have,
         and no more.
         """
-        return _reseeded(sampler, seed)
+        return _reseed(sampler, seed)
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class GaussianProcessSearch(SearchSampler):
         check_call(GaussianProcessSearch, vars(self))
         check_range("startup", self.startup, 1)
 
-    def made(self, seed: int, limited: bool = False) -> BaseSampler:
+    def create(self, seed: int, limited: bool = False) -> BaseSampler:
         """Return Optuna's sampler, new."""
         from optuna.samplers import GPSampler
 
@@ -186,18 +186,18 @@ class GaussianProcessSearch(SearchSampler):
                 n_startup_trials=self.startup,
                 warn_independent_sampling=False,
                 seed=seed,
-                constraints_func=_limits(limited),
+                constraints_func=_build_constraints_function(limited),
             )
 
 
-def _limits(limited: bool) -> Callable[[FrozenTrial], Sequence[float]] | None:
+def _build_constraints_function(limited: bool) -> Callable[[FrozenTrial], Sequence[float]] | None:
     """Return how Optuna finds the distances of a trial to its limits, which the mirror of the
     trials notes with it.
     """
     return (lambda trial: trial.system_attrs.get(LIMITS, ())) if limited else None
 
 
-def _reseeded(sampler: Any, seed: int) -> BaseSampler:
+def _reseed(sampler: Any, seed: int) -> BaseSampler:
     # Optuna reseeds from the entropy of the system only, and a new sampler reads all trials again.
     sampler._rng.rng.seed(seed)
     sampler._random_sampler._rng.rng.seed(seed)

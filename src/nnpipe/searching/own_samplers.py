@@ -11,7 +11,11 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.searching.trial_mirror import ordered_parameter, position_within, value_within
+from nnpipe.searching.trial_mirror import (
+    get_position_within,
+    get_value_within,
+    to_ordered_parameter,
+)
 
 if TYPE_CHECKING:
     from cmaes import CMA
@@ -146,7 +150,9 @@ class CMAESSampler(OwnSampler):
         """
         self.check_objectives(study)
         space = {
-            name: each for name, each in search_space.items() if ordered_parameter(each) is not None
+            name: each
+            for name, each in search_space.items()
+            if to_ordered_parameter(each) is not None
         }
         found = {
             name: self.random.sample_independent(study, trial, name, each)
@@ -154,13 +160,13 @@ class CMAESSampler(OwnSampler):
             if name not in space
         }
         if space:
-            optimizer = self._up_to_date(study, space)
+            optimizer = self._update_optimiser(study, space)
             optimizer.reseed_rng(
                 int(np.random.SeedSequence([self.seed, trial.number]).generate_state(1)[0])
             )
             point = optimizer.ask().tolist()
             found |= {
-                name: value_within(each, point[place])
+                name: get_value_within(each, point[place])
                 for place, (name, each) in enumerate(space.items())
             }
         return found
@@ -176,7 +182,7 @@ class CMAESSampler(OwnSampler):
         self.check_objectives(study)
         return self.random.sample_independent(study, trial, param_name, param_distribution)
 
-    def _up_to_date(self, study: Study, space: dict[str, BaseDistribution]) -> CMA:
+    def _update_optimiser(self, study: Study, space: dict[str, BaseDistribution]) -> CMA:
         """Return the optimiser after all whole generations."""
         from cmaes import CMA
         from optuna.study import StudyDirection
@@ -208,7 +214,7 @@ class CMAESSampler(OwnSampler):
                     (
                         np.array(
                             [
-                                position_within(each, trial.params[name])
+                                get_position_within(each, trial.params[name])
                                 for name, each in space.items()
                             ]
                         ),
@@ -302,18 +308,18 @@ class EvolutionSampler(OwnSampler):
     ) -> Any:
         """Return the parent's value of a parameter, or another one."""
         self.check_objectives(study)
-        child = self._child_of(study, trial)
+        child = self._get_child(study, trial)
         value = child.parent.get(param_name)
-        if param_name not in child.parent or not _contains(param_distribution, value):
+        if param_name not in child.parent or not _has_value(param_distribution, value):
             return self.random.sample_independent(study, trial, param_name, param_distribution)
         if param_name != child.changed or param_distribution.single():
             return value
         place = list(child.parent).index(param_name)
-        return changed(
+        return mutate_value(
             param_distribution, value, np.random.default_rng([self.seed, trial.number, place])
         )
 
-    def _child_of(self, study: Study, trial: FrozenTrial) -> _Child:
+    def _get_child(self, study: Study, trial: FrozenTrial) -> _Child:
         if self._child is None or self._child.number != trial.number:
             from optuna.trial import TrialState
 
@@ -326,43 +332,43 @@ class EvolutionSampler(OwnSampler):
                 drawn = [
                     alive[place] for place in random.choice(len(alive), self.sample, replace=False)
                 ]
-                best = _best(drawn, study)
+                best = _find_best(drawn, study)
                 free = [name for name, each in best.distributions.items() if not each.single()]
                 changed_one = free[random.integers(len(free))] if free else None
                 self._child = _Child(trial.number, best.params, changed_one)
         return self._child
 
 
-def changed(distribution: BaseDistribution, value: Any, random: np.random.Generator) -> Any:
+def mutate_value(distribution: BaseDistribution, value: Any, random: np.random.Generator) -> Any:
     """Return another value of a distribution: any other choice, or a number nearby."""
-    if ordered_parameter(distribution) is None:
+    if to_ordered_parameter(distribution) is None:
         choices = distribution.choices  # type: ignore[attr-defined]
         place = int(distribution.to_internal_repr(value))
         return choices[(place + random.integers(1, len(choices))) % len(choices)]
-    position = position_within(distribution, value)
+    position = get_position_within(distribution, value)
     for _ in range(20):
-        found = value_within(
-            distribution, _reflected(position + _SPREAD * random.standard_normal())
+        found = get_value_within(
+            distribution, _reflect_position(position + _SPREAD * random.standard_normal())
         )
         if found != value:
             return found
-    return value_within(distribution, random.random())
+    return get_value_within(distribution, random.random())
 
 
-def _reflected(position: float) -> float:
+def _reflect_position(position: float) -> float:
     """Return a position mirrored at 0 and 1 until it lies between them."""
     position = abs(position) % 2.0
     return 2.0 - position if position > 1.0 else position
 
 
-def _contains(distribution: BaseDistribution, value: Any) -> bool:
+def _has_value(distribution: BaseDistribution, value: Any) -> bool:
     try:
         return bool(distribution._contains(distribution.to_internal_repr(value)))
     except ValueError:
         return False
 
 
-def _best(trials: Sequence[FrozenTrial], study: Study) -> FrozenTrial:
+def _find_best(trials: Sequence[FrozenTrial], study: Study) -> FrozenTrial:
     from optuna.study import StudyDirection
 
     sign = -1 if study.direction == StudyDirection.MAXIMIZE else 1

@@ -22,17 +22,17 @@ __all__ = [
     "IntParameter",
     "K",
     "MappingParameter",
-    "OfAKind",
     "PowerParameter",
     "SearchParameter",
+    "TaggedDataclass",
     "UniformParameter",
-    "of_kind",
-    "parameter_from_json",
-    "place_at",
+    "create_by_kind",
+    "get_index_at",
+    "parse_parameter",
 ]
 
 
-class OfAKind:
+class TaggedDataclass:
     """Base of dataclasses that are told apart by their ``kind``."""
 
     kind: ClassVar[str]
@@ -47,10 +47,10 @@ class OfAKind:
         return found
 
 
-K = TypeVar("K", bound=OfAKind)
+K = TypeVar("K", bound=TaggedDataclass)
 
 
-def of_kind(entry: Any, kinds: Mapping[str, type[K]], where: str) -> K:
+def create_by_kind(entry: Any, kinds: Mapping[str, type[K]], where: str) -> K:
     """Return the object of an entry with a ``kind`` and arguments; a text is a kind with its
     defaults.
 
@@ -91,7 +91,7 @@ MOST_CHOICES = 10_000
 """The greatest number of values of a list."""
 
 
-class SearchParameter(OfAKind, ABC):
+class SearchParameter(TaggedDataclass, ABC):
     """Base of all parameters: frozen, and written as ``{"kind": ..., ...}``.
 
     A parameter knows which values it takes, and where a value lies among them, from 0 to 1.
@@ -118,12 +118,12 @@ class SearchParameter(OfAKind, ABC):
         """
 
     @abstractmethod
-    def value_at(self, position: float) -> Any:
+    def get_value_at(self, position: float) -> Any:
         """Return the value at a position from 0 to 1; without a logarithm, all values have equal
         shares.
         """
 
-    def argument(self, value: Any) -> Any:
+    def get_argument(self, value: Any) -> Any:
         """Return what a value stands for; except for mappings, this is the value itself."""
         return value
 
@@ -136,17 +136,17 @@ class SearchParameter(OfAKind, ABC):
         """The parameter in JSON, for messages."""
         return json.dumps(self.to_json())[:200]
 
-    def refused(self, value: Any) -> ConfigError:
+    def build_value_error(self, value: Any) -> ConfigError:
         """Return the error about a value that the parameter does not have."""
         return ConfigError(f"{value!r} is not a value of {self.text}")
 
 
-def place_at(position: float, count: int) -> int:
+def get_index_at(position: float, count: int) -> int:
     """Return which of some values lies at a position from 0 to 1."""
     return min(max(int(position * count), 0), count - 1)
 
 
-class _Listed(SearchParameter):
+class _ListParameter(SearchParameter):
     """A parameter with a list of values."""
 
     @property
@@ -157,13 +157,13 @@ class _Listed(SearchParameter):
         choices = self.choices()
         return (_index(choices, value, self) + 0.5) / len(choices)
 
-    def value_at(self, position: float) -> Any:
+    def get_value_at(self, position: float) -> Any:
         choices = self.choices()
-        return choices[place_at(position, len(choices))]
+        return choices[get_index_at(position, len(choices))]
 
 
 @dataclass(frozen=True)
-class DiscreteParameter(_Listed):
+class DiscreteParameter(_ListParameter):
     """One value of a list.
 
     Parameters
@@ -199,7 +199,7 @@ class DiscreteParameter(_Listed):
 
 
 @dataclass(frozen=True)
-class MappingParameter(_Listed):
+class MappingParameter(_ListParameter):
     """One of several named things, which may be objects, such as the arguments of a component.
 
     Parameters
@@ -226,15 +226,15 @@ class MappingParameter(_Listed):
         """Return all names in their order."""
         return list(self.values)
 
-    def argument(self, value: Any) -> Any:
+    def get_argument(self, value: Any) -> Any:
         """Return what a name stands for."""
         if value not in self.choices():
-            raise self.refused(value)
+            raise self.build_value_error(value)
         return self.values[value]
 
 
 @dataclass(frozen=True)
-class BoolParameter(_Listed):
+class BoolParameter(_ListParameter):
     """False or true."""
 
     kind: ClassVar[str] = "bool"
@@ -258,7 +258,7 @@ def _index(choices: list[Any], value: Any, parameter: SearchParameter) -> int:
     for index, choice in enumerate(choices):
         if choice == value and isinstance(choice, bool) == isinstance(value, bool):
             return index
-    raise parameter.refused(value)
+    raise parameter.build_value_error(value)
 
 
 _EXACT = 1 << 53  # doubles represent whole numbers exactly up to here
@@ -306,17 +306,17 @@ class IntParameter(SearchParameter):
         """Return where a value lies among all, from 0 to 1."""
         whole = isinstance(value, int) and not isinstance(value, bool)
         if not whole or not self.low <= value <= self.high or (value - self.low) % self.step:
-            raise self.refused(value)
+            raise self.build_value_error(value)
         if self.log:
             return _log_position(value, self.low - 0.5, self.high + 0.5)
         return float(((value - self.low) // self.step + 0.5) / self.count)
 
-    def value_at(self, position: float) -> int:
+    def get_value_at(self, position: float) -> int:
         """Return the value at a position from 0 to 1."""
         if self.log:
             value = round(_log_value(position, self.low - 0.5, self.high + 0.5))
             return min(max(value, self.low), self.high)
-        return self.low + place_at(position, self.count) * self.step
+        return self.low + get_index_at(position, self.count) * self.step
 
     def choices(self) -> list[Any]:
         """Return all values, if there are not too many for a list."""
@@ -368,24 +368,24 @@ class UniformParameter(SearchParameter):
             )
         index = round((value - self.low) / (self.step or 1.0))
         if not math.isclose(
-            value, self._step_at(index), rel_tol=1e-9, abs_tol=1e-9 * (self.step or 1.0)
+            value, self._get_step(index), rel_tol=1e-9, abs_tol=1e-9 * (self.step or 1.0)
         ):
-            raise self.refused(value)
+            raise self.build_value_error(value)
         return float((index + 0.5) / self.count)
 
-    def value_at(self, position: float) -> float:
+    def get_value_at(self, position: float) -> float:
         """Return the value at a position from 0 to 1."""
         if self.count is None:
             return min(max(self.low + position * (self.high - self.low), self.low), self.high)
-        return self._step_at(place_at(position, self.count))
+        return self._get_step(get_index_at(position, self.count))
 
     def choices(self) -> list[Any]:
         """Return all values, if there is a step and they are not too many for a list."""
         if self.count is None or self.count > MOST_CHOICES:
             return super().choices()
-        return [self._step_at(index) for index in range(self.count)]
+        return [self._get_step(index) for index in range(self.count)]
 
-    def _step_at(self, index: int) -> float:
+    def _get_step(self, index: int) -> float:
         return self.low + index * (self.step or 0.0)
 
 
@@ -427,7 +427,7 @@ class PowerParameter(SearchParameter):
         _check_real(value, *self.bounds, self)
         return _log_position(value, *self.bounds)
 
-    def value_at(self, position: float) -> float:
+    def get_value_at(self, position: float) -> float:
         """Return the value at a position from 0 to 1."""
         least, greatest = self.bounds
         return min(max(_log_value(position, least, greatest), least), greatest)
@@ -441,7 +441,7 @@ def _check_bounds(low: float, high: float) -> None:
 
 def _check_real(value: Any, low: float, high: float, parameter: SearchParameter) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-        raise parameter.refused(value)
+        raise parameter.build_value_error(value)
 
 
 def _log_position(value: float, low: float, high: float) -> float:
@@ -466,7 +466,7 @@ KINDS: dict[str, type[SearchParameter]] = {
 """The parameters by kind."""
 
 
-def parameter_from_json(entry: Any, where: str) -> SearchParameter:
+def parse_parameter(entry: Any, where: str) -> SearchParameter:
     """Return the parameter of an entry such as ``{"kind": "int", "low": 1, "high": 5}``.
 
     Raises
@@ -474,4 +474,4 @@ def parameter_from_json(entry: Any, where: str) -> SearchParameter:
     ConfigError
         If the entry is wrong; the message begins with ``where``.
     """
-    return of_kind(entry, KINDS, where)
+    return create_by_kind(entry, KINDS, where)

@@ -17,16 +17,16 @@ from typing import Any, ClassVar
 
 from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.errors import ConfigError
-from nnpipe.searching.parameters import OfAKind, of_kind
+from nnpipe.searching.parameters import TaggedDataclass, create_by_kind
 
 _FURTHEST = 10**9  # steps
 
 
-class SearchPruner(OfAKind, ABC):
+class SearchPruner(TaggedDataclass, ABC):
     """Base of the settings of pruners: frozen, and written as ``{"kind": ..., ...}``."""
 
     @abstractmethod
-    def judge(self) -> PruneJudge:
+    def create_judge(self) -> PruneJudge:
         """Return a judge that has seen no trial."""
 
 
@@ -48,7 +48,7 @@ class PruneJudge(ABC):
             self._add(number, step, losses[step])
 
     @abstractmethod
-    def prunes(self, number: int, step: int) -> bool:
+    def should_prune(self, number: int, step: int) -> bool:
         """Return whether a trial is to end, the losses of which have been learnt up to a step."""
 
     @abstractmethod
@@ -82,7 +82,7 @@ class MedianPruner(SearchPruner):
         check_range("startup", self.startup, 1)
         check_range("warmup", self.warmup, 0)
 
-    def judge(self) -> PruneJudge:
+    def create_judge(self) -> PruneJudge:
         """Return a judge that has seen no trial."""
         return _MedianJudge(self)
 
@@ -93,7 +93,7 @@ class _MedianJudge(PruneJudge):
         self._settings = settings
         self._losses: dict[int, list[float]] = defaultdict(list)  # of all trials by step, sorted
 
-    def prunes(self, number: int, step: int) -> bool:
+    def should_prune(self, number: int, step: int) -> bool:
         losses, known = self._losses[step], self._known[number]
         if (
             step <= self._settings.warmup
@@ -101,7 +101,7 @@ class _MedianJudge(PruneJudge):
             or len(losses) <= self._settings.startup
         ):
             return False
-        return min(known.values()) > _median_without(losses, known[step])
+        return min(known.values()) > _compute_median_without(losses, known[step])
 
     def _add(self, number: int, step: int, loss: float) -> None:
         bisect.insort(self._losses[step], loss)
@@ -111,14 +111,14 @@ class _MedianJudge(PruneJudge):
         del losses[bisect.bisect_left(losses, loss)]
 
 
-def _median_without(values: list[float], one: float) -> float:
+def _compute_median_without(values: list[float], one: float) -> float:
     """Return the median of sorted values without one of them."""
     place, count = bisect.bisect_left(values, one), len(values) - 1
 
-    def at(index: int) -> float:
+    def get_remaining(index: int) -> float:
         return values[index + (index >= place)]
 
-    return (at((count - 1) // 2) + at(count // 2)) / 2
+    return (get_remaining((count - 1) // 2) + get_remaining(count // 2)) / 2
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class ASHAPruner(SearchPruner):
         check_range("least", self.least, 1)
         check_range("reduction", self.reduction, 2, 100)
 
-    def judge(self) -> PruneJudge:
+    def create_judge(self) -> PruneJudge:
         """Return a judge that has seen no trial."""
         rungs = [self.least]
         while rungs[-1] < _FURTHEST:
@@ -200,7 +200,7 @@ class HyperbandPruner(SearchPruner):
             divisor *= self.reduction
         return tuple(sorted(found))
 
-    def judge(self) -> PruneJudge:
+    def create_judge(self) -> PruneJudge:
         """Return a judge that has seen no trial."""
         rungs = self.rungs
         shares = tuple(self.reduction ** (2 * power) for power in range(len(rungs) - 1, -1, -1))
@@ -220,8 +220,8 @@ class _HalvingJudge(PruneJudge):
         # the step with which a trial reached a rung, by number and rung
         self._at: dict[tuple[int, int], int] = {}
 
-    def prunes(self, number: int, step: int) -> bool:
-        for rung in range(self._bracket(number), self._reached(step) + 1):
+    def should_prune(self, number: int, step: int) -> bool:
+        for rung in range(self._choose_bracket(number), self._find_reached_rung(step) + 1):
             if self._at.get((number, rung)) == step:
                 losses = self._rungs[rung]
                 best = max(1, len(losses) // self._reduction)
@@ -230,18 +230,18 @@ class _HalvingJudge(PruneJudge):
         return False
 
     def _add(self, number: int, step: int, loss: float) -> None:
-        for rung in range(self._reached(step) + 1):
+        for rung in range(self._find_reached_rung(step) + 1):
             if (number, rung) not in self._at:
                 self._at[number, rung] = step
                 bisect.insort(self._rungs[rung], loss)
 
     def _forget(self, number: int, step: int, loss: float) -> None:
-        for rung in range(self._reached(step) + 1):
+        for rung in range(self._find_reached_rung(step) + 1):
             if self._at.get((number, rung)) == step:
                 del self._at[number, rung]
                 del self._rungs[rung][bisect.bisect_left(self._rungs[rung], loss)]
 
-    def _bracket(self, number: int) -> int:
+    def _choose_bracket(self, number: int) -> int:
         # The multiples of the golden ratio spread every number of trials over the brackets.
         place = (number + 1) * 0.6180339887498949 % 1.0 * sum(self._shares)
         for bracket, share in enumerate(self._shares):
@@ -250,7 +250,7 @@ class _HalvingJudge(PruneJudge):
                 return bracket
         return len(self._shares) - 1
 
-    def _reached(self, step: int) -> int:
+    def _find_reached_rung(self, step: int) -> int:
         """Return the last rung that a step reaches; -1 before the first one."""
         return bisect.bisect_right(self._steps, step) - 1
 
@@ -261,7 +261,7 @@ PRUNERS: dict[str, type[SearchPruner]] = {
 """The pruners by kind."""
 
 
-def pruner_from_json(
+def parse_pruner(
     entry: str | Mapping[str, Any] | SearchPruner, where: str = "pruner"
 ) -> SearchPruner:
     """Return the pruner of an entry such as ``median`` or ``{"kind": "hyperband", "most": 27}``.
@@ -271,4 +271,4 @@ def pruner_from_json(
     ConfigError
         If the entry is wrong; the message begins with ``where``.
     """
-    return of_kind(entry, PRUNERS, where)
+    return create_by_kind(entry, PRUNERS, where)

@@ -19,7 +19,7 @@ from nnpipe.searching.optuna_samplers import (
     TPESearch,
 )
 from nnpipe.searching.own_samplers import CMAESSampler, EvolutionSampler
-from nnpipe.searching.parameters import of_kind
+from nnpipe.searching.parameters import create_by_kind
 from nnpipe.searching.space import SearchSpace
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ class GridSearch(SearchSampler):
         check_call(GridSearch, vars(self))
         check_range("points", self.points, 1, 100_000)
 
-    def made(self, seed: int, limited: bool = False) -> BaseSampler:
+    def create(self, seed: int, limited: bool = False) -> BaseSampler:
         """Refuse: a grid needs no sampler."""
         raise NotImplementedError("a grid needs no sampler")
 
-    def configurations(self, space: SearchSpace) -> Iterator[dict[str, Any]]:
+    def iter_configurations(self, space: SearchSpace) -> Iterator[dict[str, Any]]:
         """Yield every configuration of the grid."""
         lists: dict[str, Sequence[Any]] = {}
         for name, each in space.parameters.items():
@@ -62,8 +62,10 @@ class GridSearch(SearchSampler):
                     if self.points == 1
                     else [i / (self.points - 1) for i in range(self.points)]
                 )
-                lists[name] = list(dict.fromkeys(each.value_at(position) for position in positions))
-        return space.configurations(lists)
+                lists[name] = list(
+                    dict.fromkeys(each.get_value_at(position) for position in positions)
+                )
+        return space.iter_configurations(lists)
 
 
 @dataclass(frozen=True)
@@ -87,11 +89,11 @@ class CMAESSearch(SearchSampler):
         check_call(CMAESSearch, vars(self))
         check_range("population", self.population, 3, 100_000)
 
-    def made(self, seed: int, limited: bool = False) -> BaseSampler:
+    def create(self, seed: int, limited: bool = False) -> BaseSampler:
         """Return the sampler, new."""
         return CMAESSampler(population=self.population, seed=seed)  # type: ignore[return-value]
 
-    def again(self, sampler: BaseSampler, seed: int, limited: bool = False) -> BaseSampler:
+    def fresh_copy(self, sampler: BaseSampler, seed: int, limited: bool = False) -> BaseSampler:
         """Return a used sampler as if it were new: it keeps the generations that it has been
         told.
         """
@@ -122,11 +124,11 @@ class EvolutionSearch(SearchSampler):
         check_range("population", self.population, 2, 100_000)
         check_range("sample", self.sample, 1, self.population)
 
-    def made(self, seed: int, limited: bool = False) -> BaseSampler:
+    def create(self, seed: int, limited: bool = False) -> BaseSampler:
         """Return the sampler, new."""
         return EvolutionSampler(population=self.population, sample=self.sample, seed=seed)  # type: ignore[return-value]
 
-    def again(self, sampler: BaseSampler, seed: int, limited: bool = False) -> BaseSampler:
+    def fresh_copy(self, sampler: BaseSampler, seed: int, limited: bool = False) -> BaseSampler:
         """Return a used sampler as if it were new."""
         sampler.reseed(seed)  # type: ignore[attr-defined]
         return sampler
@@ -147,7 +149,7 @@ SAMPLERS: dict[str, type[SearchSampler]] = {
 """The samplers by kind."""
 
 
-def sampler_from_json(
+def parse_sampler(
     entry: str | Mapping[str, Any] | SearchSampler, where: str = "sampler"
 ) -> SearchSampler:
     """Return the sampler of an entry such as ``tpe`` or ``{"kind": "evolution", "population":
@@ -158,7 +160,7 @@ def sampler_from_json(
     ConfigError
         If the entry is wrong; the message begins with ``where``.
     """
-    return of_kind(entry, SAMPLERS, where)
+    return create_by_kind(entry, SAMPLERS, where)
 
 
 def check_installed(sampler: SearchSampler) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.messages import nearest
-from nnpipe.searching.parameters import KINDS, SearchParameter, parameter_from_json
+from nnpipe.core.messages import suggest_name
+from nnpipe.searching.parameters import KINDS, SearchParameter, parse_parameter
 
 # Expressions over the parameters of a configuration, such as ``optimiser == "sgd"`` or ``units *
 # layers <= 4096``.
@@ -112,17 +112,17 @@ class SpaceExpression:
     def _check(self, node: ast.expr, names: set[str], depth: int) -> None:
         if depth > _DEEPEST:
             raise ConfigError(f"{self.text!r}: nested more than {_DEEPEST} deep")
-        for part in _parts(node, names, self.text):
+        for part in _list_parts(node, names, self.text):
             self._check(part, names, depth + 1)
 
 
-def _parts(node: ast.expr, names: set[str], text: str) -> list[ast.expr]:
+def _list_parts(node: ast.expr, names: set[str], text: str) -> list[ast.expr]:
     """Return the expressions within an accepted one, and add its own name; raise for any other."""
     if isinstance(node, ast.Constant) and (
         node.value is None or isinstance(node.value, (bool, int, float, str))
     ):
         return []
-    if isinstance(node, (ast.Name, ast.Attribute)) and (name := _dotted(node)):
+    if isinstance(node, (ast.Name, ast.Attribute)) and (name := _format_dotted_name(node)):
         if name not in _WORDS:
             names.add(name)
         return []
@@ -145,11 +145,11 @@ def _parts(node: ast.expr, names: set[str], text: str) -> list[ast.expr]:
     raise ConfigError(f"{text!r}: {ast.unparse(node)[:60]!r} is not accepted in expressions")
 
 
-def _dotted(node: ast.expr) -> str:
+def _format_dotted_name(node: ast.expr) -> str:
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
-        before = _dotted(node.value)
+        before = _format_dotted_name(node.value)
         return f"{before}.{node.attr}" if before else ""
     return ""
 
@@ -159,10 +159,10 @@ def _evaluate(node: ast.expr, given: Mapping[str, Any]) -> Any:
         case ast.Constant():
             return node.value
         case ast.Name() | ast.Attribute():
-            name = _dotted(node)
+            name = _format_dotted_name(node)
             return given[name] if name in given else _WORDS[name]
         case ast.BinOp():
-            return _computed(
+            return _compute_operation(
                 type(node.op), _evaluate(node.left, given), _evaluate(node.right, given)
             )
         case ast.UnaryOp():
@@ -190,7 +190,7 @@ def _evaluate(node: ast.expr, given: Mapping[str, Any]) -> Any:
     raise ValueError(ast.unparse(node))
 
 
-def _computed(sign: type, left: Any, right: Any) -> Any:
+def _compute_operation(sign: type, left: Any, right: Any) -> Any:
     for number in (left, right):
         if not isinstance(number, (int, float)):
             raise ValueError(f"{number!r} is no number")
@@ -260,7 +260,7 @@ class SearchSpace:
                     f"{constraint.text!r}: names no parameter, so it says nothing about "
                     f"configurations"
                 )
-        object.__setattr__(self, "order", self._ordered())
+        object.__setattr__(self, "order", self._sort_parameters())
 
     @classmethod
     def from_json(
@@ -281,14 +281,16 @@ class SearchSpace:
         found, conditions = {}, {}
         for name, entry in parameters.items():
             if isinstance(entry, dict) and "when" in entry:
-                conditions[name] = _expression(entry["when"], f"{where}.{name}.when")
+                conditions[name] = _parse_expression(entry["when"], f"{where}.{name}.when")
                 entry = {key: value for key, value in entry.items() if key != "when"}
-            found[name] = parameter_from_json(entry, f"{where}.{name}")
+            found[name] = parse_parameter(entry, f"{where}.{name}")
         if not isinstance(constraints, (list, tuple)):
             raise ConfigError(
                 f"constraints: expected a list of expressions, found {type(constraints).__name__}"
             )
-        limits = tuple(_expression(text, f"constraints.{i}") for i, text in enumerate(constraints))
+        limits = tuple(
+            _parse_expression(text, f"constraints.{i}") for i, text in enumerate(constraints)
+        )
         try:
             return cls(found, conditions, limits)
         except ConfigError as error:
@@ -368,7 +370,7 @@ class SearchSpace:
     def arguments(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the values of a configuration stand for, by name."""
         return {
-            name: self.parameters[name].argument(value) for name, value in configuration.items()
+            name: self.parameters[name].get_argument(value) for name, value in configuration.items()
         }
 
     @property
@@ -379,7 +381,7 @@ class SearchSpace:
         counts = [parameter.count for parameter in self.parameters.values()]
         return None if None in counts else math.prod(count for count in counts if count)
 
-    def configurations(
+    def iter_configurations(
         self, choices: Mapping[str, Sequence[Any]] | None = None
     ) -> Iterator[dict[str, Any]]:
         """Yield every configuration that the constraints allow; the first parameter changes most
@@ -395,21 +397,21 @@ class SearchSpace:
             for name, parameter in self.parameters.items()
         }
 
-        def beyond(index: int, before: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        def iter_completions(index: int, before: dict[str, Any]) -> Iterator[dict[str, Any]]:
             if index == len(self.order):
                 if self.allows(before):
                     yield dict(before)
                 return
             name = self.order[index]
             if not self.exists(name, before):
-                yield from beyond(index + 1, before)
+                yield from iter_completions(index + 1, before)
                 return
             for value in lists[name]:
-                yield from beyond(index + 1, {**before, name: value})
+                yield from iter_completions(index + 1, {**before, name: value})
 
-        return beyond(0, {})
+        return iter_completions(0, {})
 
-    def _ordered(self) -> tuple[str, ...]:
+    def _sort_parameters(self) -> tuple[str, ...]:
         done: dict[str, None] = {}
         left = list(self.parameters)
         while left:
@@ -430,13 +432,13 @@ class SearchSpace:
         for name in sorted(names):
             if name not in self.parameters:
                 hint = (
-                    nearest(name, self.parameters)
+                    suggest_name(name, self.parameters)
                     or f"; there are: {', '.join(list(self.parameters)[:20])}"
                 )
                 raise ConfigError(f"{where}: there is no parameter {name!r}{hint}")
 
 
-def _expression(text: Any, where: str) -> SpaceExpression:
+def _parse_expression(text: Any, where: str) -> SpaceExpression:
     if not isinstance(text, str):
         raise ConfigError(f"{where}: expected an expression, found {text!r}")
     try:
@@ -445,7 +447,7 @@ def _expression(text: Any, where: str) -> SpaceExpression:
         raise ConfigError(f"{where}: {error}") from None
 
 
-def space_schema() -> dict[str, Any]:
+def build_space_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of the parameters of a space, by name."""
     number, whole, text = (
         {"type": "number"},

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, TrialState
 
 
-def distribution_of(parameter: SearchParameter) -> BaseDistribution:
+def build_distribution(parameter: SearchParameter) -> BaseDistribution:
     """Return Optuna's distribution for a parameter; a list in order becomes the places in it."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
@@ -52,22 +52,22 @@ def distribution_of(parameter: SearchParameter) -> BaseDistribution:
     return CategoricalDistribution(parameter.choices())
 
 
-def shown_distribution(parameter: SearchParameter) -> BaseDistribution:
+def build_display_distribution(parameter: SearchParameter) -> BaseDistribution:
     """Return Optuna's distribution of the very values of a parameter, for readers; see
-    :func:`distribution_of`.
+    :func:`build_distribution`.
     """
     from optuna.distributions import CategoricalDistribution, FloatDistribution
 
     match parameter:
         case UniformParameter(step=float() | int()):
-            greatest = parameter.value_at(1.0)
+            greatest = parameter.get_value_at(1.0)
             return FloatDistribution(parameter.low, greatest, step=parameter.step)
         case DiscreteParameter():
             return CategoricalDistribution(parameter.choices())
-    return distribution_of(parameter)
+    return build_distribution(parameter)
 
 
-def counts_places(parameter: SearchParameter) -> bool:
+def is_encoded_by_place(parameter: SearchParameter) -> bool:
     """Return whether Optuna sees the places of a parameter's values instead of the values
     themselves.
 
@@ -84,7 +84,7 @@ def counts_places(parameter: SearchParameter) -> bool:
 
 def to_optuna(parameter: SearchParameter, value: Any) -> Any:
     """Return what Optuna calls a value of a parameter."""
-    if counts_places(parameter):
+    if is_encoded_by_place(parameter):
         return min(
             int(parameter.position(value) * (parameter.count or 1)), (parameter.count or 1) - 1
         )
@@ -93,15 +93,15 @@ def to_optuna(parameter: SearchParameter, value: Any) -> Any:
 
 def from_optuna(parameter: SearchParameter, value: Any) -> Any:
     """Return the value of a parameter for what Optuna calls it."""
-    if counts_places(parameter):
-        return parameter.value_at((value + 0.5) / (parameter.count or 1))
+    if is_encoded_by_place(parameter):
+        return parameter.get_value_at((value + 0.5) / (parameter.count or 1))
     if isinstance(parameter, PowerParameter):
         least, greatest = parameter.bounds
         return min(max(value, least), greatest)
     return value
 
 
-def ordered_parameter(distribution: BaseDistribution) -> SearchParameter | None:
+def to_ordered_parameter(distribution: BaseDistribution) -> SearchParameter | None:
     """Return the parameter with the values of Optuna's distribution; ``None`` if they are in no
     order.
     """
@@ -118,19 +118,19 @@ def ordered_parameter(distribution: BaseDistribution) -> SearchParameter | None:
     return None
 
 
-def value_within(distribution: BaseDistribution, position: float) -> Any:
+def get_value_within(distribution: BaseDistribution, position: float) -> Any:
     """Return the value at a position from 0 to 1 of an ordered distribution of Optuna, within
     its bounds.
     """
-    parameter = ordered_parameter(distribution)
+    parameter = to_ordered_parameter(distribution)
     assert parameter is not None
-    value = parameter.value_at(min(max(position, 0.0), 1.0))
+    value = parameter.get_value_at(min(max(position, 0.0), 1.0))
     return min(max(value, distribution.low), distribution.high)  # type: ignore[attr-defined]
 
 
-def position_within(distribution: BaseDistribution, value: Any) -> float:
+def get_position_within(distribution: BaseDistribution, value: Any) -> float:
     """Return where a value lies in an ordered distribution of Optuna, from 0 to 1."""
-    parameter = ordered_parameter(distribution)
+    parameter = to_ordered_parameter(distribution)
     assert parameter is not None
     if isinstance(parameter, PowerParameter):
         value = min(max(value, parameter.bounds[0]), parameter.bounds[1])
@@ -192,7 +192,7 @@ class ShownTrials:
             self._best = [each for each in self._best if each[-1] != number]
             self._others = [each for each in self._others if each[-1] != number]
 
-    def shown(self) -> list[FrozenTrial]:
+    def list_shown(self) -> list[FrozenTrial]:
         """Return the trials that are shown, by number, in a new list."""
         if self._most is None or len(self._best) + len(self._others) <= self._most:
             return list(self._trials)
@@ -232,7 +232,7 @@ class TrialMirror:
         self.space = space
         self.objectives = objectives
         self.distributions = {
-            name: distribution_of(each) for name, each in space.parameters.items()
+            name: build_distribution(each) for name, each in space.parameters.items()
         }
         self._trials = ShownTrials(most)
         self._proposed: FrozenTrial | None = None
@@ -243,7 +243,7 @@ class TrialMirror:
     def learn(self, trials: Sequence[SearchTrial]) -> None:
         """Take over trials that have changed."""
         for trial in trials:
-            frozen = self.frozen(trial)
+            frozen = self.to_frozen_trial(trial)
             if frozen is None:
                 self._trials.drop(trial.number)
                 continue
@@ -266,7 +266,7 @@ class TrialMirror:
         assert self._proposed is not None
         return self._proposed
 
-    def frozen(self, trial: SearchTrial) -> FrozenTrial | None:
+    def to_frozen_trial(self, trial: SearchTrial) -> FrozenTrial | None:
         """Return Optuna's form of a trial; ``None`` for those that are left out."""
         from optuna.trial import FrozenTrial, TrialState
 
@@ -296,29 +296,29 @@ class TrialMirror:
                 name: to_optuna(self.space.parameters[name], value)
                 for name, value in configuration.items()
             },
-            distributions=self._distributions(tuple(configuration)),
+            distributions=self._get_distributions(tuple(configuration)),
             user_attrs={},
-            system_attrs=self._noted(trial),
+            system_attrs=self._build_notes(trial),
             intermediate_values=dict(trial.reports),
             datetime_start=_START,
             datetime_complete=ended if trial.ended else None,
         )
 
-    def _noted(self, trial: SearchTrial) -> dict[str, Any]:
+    def _build_notes(self, trial: SearchTrial) -> dict[str, Any]:
         """Return what is noted with a trial, with its distances to limits where Optuna's
         samplers look for them.
         """
         if not self.objectives.limits or trial.state != "finished":
             return dict(trial.notes)
-        return {**trial.notes, LIMITS: tuple(self.objectives.excesses(trial.values))}
+        return {**trial.notes, LIMITS: tuple(self.objectives.compute_excesses(trial.values))}
 
-    def _distributions(self, names: tuple[str, ...]) -> dict[str, BaseDistribution]:
+    def _get_distributions(self, names: tuple[str, ...]) -> dict[str, BaseDistribution]:
         if names not in self._shared:
             self._shared[names] = {name: self.distributions[name] for name in names}
         return self._shared[names]
 
-    def _all(self) -> list[FrozenTrial]:
-        found = self._trials.shown()
+    def _list_all(self) -> list[FrozenTrial]:
+        found = self._trials.list_shown()
         return found if self._proposed is None else [*found, self._proposed]
 
     # What follows is Optuna's interface, as far as samplers use it (optuna/storages/_base.py).
@@ -333,14 +333,14 @@ class TrialMirror:
             state in states for state in TrialState if state != TrialState.WAITING
         ):
             return []  # Optuna asks for waiting trials before each proposal, and there are none
-        found = [trial for trial in self._all() if states is None or trial.state in states]
+        found = [trial for trial in self._list_all() if states is None or trial.state in states]
         return copy.deepcopy(found) if deepcopy else found
 
     def get_n_trials(
         self, study_id: int, state: Container[TrialState] | TrialState | None = None
     ) -> int:
         """Return the number of trials that are shown."""
-        return sum(state is None or trial.state == state for trial in self._all())
+        return sum(state is None or trial.state == state for trial in self._list_all())
 
     def get_trial(self, trial_id: int) -> FrozenTrial:
         """Return the trial of a number."""
@@ -420,7 +420,7 @@ class TrialMirror:
         raise NotImplementedError("trials end in their store")
 
 
-def exported(
+def export_study(
     space: SearchSpace,
     objectives: Objectives,
     trials: Sequence[SearchTrial],
@@ -474,10 +474,12 @@ def exported(
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         study.set_metric_names(list(objectives.names))
     mirror = TrialMirror(space, objectives)
-    distributions = {name: shown_distribution(each) for name, each in space.parameters.items()}
+    distributions = {
+        name: build_display_distribution(each) for name, each in space.parameters.items()
+    }
     found = []
     for trial in trials:
-        frozen = mirror.frozen(trial) if trial.ended else None
+        frozen = mirror.to_frozen_trial(trial) if trial.ended else None
         if frozen is None:
             continue
         if not places:

@@ -130,7 +130,7 @@ class TrialChanges:
     trials: tuple[SearchTrial, ...]
 
 
-def configuration_key(configuration: Mapping[str, Any]) -> str:
+def build_configuration_key(configuration: Mapping[str, Any]) -> str:
     """Return a text that is equal for equal configurations only, whatever the order of their
     names.
     """
@@ -160,8 +160,8 @@ class TrialStore(ABC):
 
     Every private method below is one transaction.  A trial is first reserved without a
     configuration, so that a slow proposal holds no lock: it is made between two transactions, from
-    what :meth:`since` returns.  No two trials have the same configuration unless ``repeats`` says
-    so.
+    what :meth:`list_changes` returns.  No two trials have the same configuration unless ``repeats``
+    says so.
 
     All methods may be called by several threads and processes at the same time.
 
@@ -221,11 +221,11 @@ class TrialStore(ABC):
         This, :meth:`prune` and :meth:`fail` return the trial as it has ended, possibly without its
         reports.
         """
-        return self._end(lease, "finished", _floats(values), message)
+        return self._end(lease, "finished", _convert_to_floats(values), message)
 
     def prune(self, lease: TrialLease, values: Mapping[str, float] | None = None) -> SearchTrial:
         """End a trial that is not worth going on with; ``values`` are the last known ones."""
-        return self._end(lease, "pruned", _floats(values or {}), "")
+        return self._end(lease, "pruned", _convert_to_floats(values or {}), "")
 
     def fail(self, lease: TrialLease, message: str) -> SearchTrial:
         """End a trial that failed."""
@@ -233,20 +233,20 @@ class TrialStore(ABC):
 
     def trials(self) -> tuple[SearchTrial, ...]:
         """Return all trials by number."""
-        return tuple(sorted(self.since(0).trials, key=lambda trial: trial.number))
+        return tuple(sorted(self.list_changes(0).trials, key=lambda trial: trial.number))
 
     @abstractmethod
     def renew(self, lease: TrialLease) -> None:
         """Extend a lease by ``seconds`` from now."""
 
     @abstractmethod
-    def since(self, version: int) -> TrialChanges:
+    def list_changes(self, version: int) -> TrialChanges:
         """Return the trials that changed after a version, in the order of their changes; 0 is
         before all changes.
         """
 
     @abstractmethod
-    def unended(self) -> tuple[SearchTrial, ...]:
+    def list_unended(self) -> tuple[SearchTrial, ...]:
         """Return the trials that have not ended, by number and without their reports."""
 
     @abstractmethod
@@ -292,7 +292,7 @@ class TrialStore(ABC):
         """End a trial, and return it."""
 
 
-def _floats(given: Mapping[str, float] | TrialResult) -> TrialResult:
+def _convert_to_floats(given: Mapping[str, float] | TrialResult) -> TrialResult:
     found = given if isinstance(given, TrialResult) else TrialResult(given)
     intervals = {name: (float(low), float(high)) for name, (low, high) in found.intervals.items()}
     return TrialResult(
@@ -341,10 +341,10 @@ class MemoryTrials(TrialStore):
     def renew(self, lease: TrialLease) -> None:
         """Extend a lease by ``seconds`` from now."""
         with self._lock:
-            self._owned(lease)
+            self._require_owned(lease)
             self._expires[lease.trial.number] = self._clock() + self.seconds
 
-    def since(self, version: int) -> TrialChanges:
+    def list_changes(self, version: int) -> TrialChanges:
         """Return the trials that changed after a version, in the order of their changes."""
         with self._lock:
             found: list[SearchTrial] = []
@@ -354,7 +354,7 @@ class MemoryTrials(TrialStore):
                 found.append(self._trials[self._by_version[changed]])
             return TrialChanges(self._version, tuple(reversed(found)))
 
-    def unended(self) -> tuple[SearchTrial, ...]:
+    def list_unended(self) -> tuple[SearchTrial, ...]:
         """Return the trials that have not ended, by number."""
         with self._lock:
             return tuple(self._trials[number] for number in self._open)
@@ -396,14 +396,16 @@ class MemoryTrials(TrialStore):
             for number in self._open:
                 trial = self._trials[number]
                 if trial.state == "waiting" or self._expires[number] <= now:
-                    return self._leased(trial, worker, now)
+                    return self._lease_trial(trial, worker, now)
             if len(self._trials) - self._taken_over >= limit:
                 return None
-            return self._leased(SearchTrial(number=self._next(), configuration=None), worker, now)
+            return self._lease_trial(
+                SearchTrial(number=self._next(), configuration=None), worker, now
+            )
 
     def _configure(self, lease: TrialLease, proposal: Proposal) -> TrialLease | None:
         with self._lock:
-            trial = self._owned(lease)
+            trial = self._require_owned(lease)
             if not self._claim(proposal.configuration):
                 return None
             changed = replace(
@@ -413,13 +415,13 @@ class MemoryTrials(TrialStore):
 
     def _withdraw(self, lease: TrialLease) -> None:
         with self._lock:
-            trial = self._owned(lease)
+            trial = self._require_owned(lease)
             del self._trials[trial.number], self._by_version[trial.version]
             self._open.remove(trial.number)
 
     def _report(self, lease: TrialLease, step: int, value: float) -> None:
         with self._lock:
-            trial = self._owned(lease)
+            trial = self._require_owned(lease)
             reports = tuple(sorted({**dict(trial.reports), step: value}.items()))
             self._put(replace(trial, reports=reports))
             self._expires[trial.number] = self._clock() + self.seconds
@@ -428,7 +430,7 @@ class MemoryTrials(TrialStore):
         self, lease: TrialLease, state: TrialState, result: TrialResult, message: str
     ) -> SearchTrial:
         with self._lock:
-            trial = self._owned(lease)
+            trial = self._require_owned(lease)
             seconds = self._clock() - self._started[trial.number]
             ended = replace(trial, state=state, seconds=seconds, message=message)
             self._open.remove(trial.number)
@@ -436,7 +438,7 @@ class MemoryTrials(TrialStore):
                 replace(ended, values=result.values, intervals=result.intervals, files=result.files)
             )
 
-    def _leased(self, trial: SearchTrial, worker: str, now: float) -> TrialLease:
+    def _lease_trial(self, trial: SearchTrial, worker: str, now: float) -> TrialLease:
         number = trial.number
         given = self._put(
             replace(trial, state="running", worker=worker, fence=trial.fence + 1, reports=())
@@ -444,7 +446,7 @@ class MemoryTrials(TrialStore):
         self._expires[number], self._started[number] = now + self.seconds, now
         return TrialLease(given, worker, given.fence, self._expires[number])
 
-    def _owned(self, lease: TrialLease) -> SearchTrial:
+    def _require_owned(self, lease: TrialLease) -> SearchTrial:
         trial = self._trials.get(lease.trial.number)
         check_owned(
             lease, trial is not None and trial.state == "running" and trial.fence == lease.fence
@@ -452,7 +454,7 @@ class MemoryTrials(TrialStore):
         return self._trials[lease.trial.number]
 
     def _claim(self, configuration: Mapping[str, Any]) -> bool:
-        key = configuration_key(configuration)
+        key = build_configuration_key(configuration)
         if key in self._keys and not self.repeats:
             return False
         self._keys.add(key)

@@ -19,13 +19,13 @@ from typing import Any, BinaryIO, cast
 from nnpipe.core.errors import ConfigError, MissingDependency, NNPipeError, StorageError
 from nnpipe.storage.store import (
     MAX_ENTRIES,
-    Absent,
     Advance,
-    Changed,
     Entry,
-    Opened,
+    FileAbsent,
+    FileChanged,
+    OpenedEntry,
     Store,
-    checked_name,
+    validate_name,
 )
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
@@ -53,7 +53,7 @@ class S3Store(Store):
                 "and dash"
             )
         self.bucket = bucket
-        self.prefix = checked_name(prefix, "prefix") if prefix else ""
+        self.prefix = validate_name(prefix, "prefix") if prefix else ""
         self.endpoint = endpoint
         self.location = f"s3://{'/'.join(filter(None, (bucket, self.prefix)))}"
 
@@ -82,8 +82,8 @@ class S3Store(Store):
 
     def entries(self, below: str) -> list[Entry]:
         """List the files page by page; S3 returns 1,000 keys per page."""
-        root = self._path(below) + "/"
-        with self._told(below):
+        root = self._build_path(below) + "/"
+        with self._convert_errors(below):
             # Without this limit, s3fs would collect all keys.
             found = self._system.find(root, detail=True, max_items=MAX_ENTRIES + 1)
         if len(found) > MAX_ENTRIES:
@@ -93,87 +93,91 @@ class S3Store(Store):
         kept = [
             info for path, info in found.items() if path.startswith(root) and not path.endswith("/")
         ]
-        return sorted((self._entry(info) for info in kept), key=lambda entry: entry.name)
+        return sorted((self._build_entry(info) for info in kept), key=lambda entry: entry.name)
 
     def find(self, name: str) -> Entry | None:
         """Return the entry of an object, from a HEAD request, or None."""
         try:
-            with self._told(name):
-                info = self._system.info(self._path(name))
-        except Absent:
+            with self._convert_errors(name):
+                info = self._system.info(self._build_path(name))
+        except FileAbsent:
             return None
-        return self._entry(info) if info["type"] == "file" else None
+        return self._build_entry(info) if info["type"] == "file" else None
 
     @contextmanager
-    def open(self, name: str) -> Iterator[Opened]:
+    def open(self, name: str) -> Iterator[OpenedEntry]:
         """Open an object; each range that is read must belong to its present ETag."""
-        with self._told(name):
-            handle = self._system.open(self._path(name), "rb", cache_type="none", block_size=_BLOCK)
+        with self._convert_errors(name):
+            handle = self._system.open(
+                self._build_path(name), "rb", cache_type="none", block_size=_BLOCK
+            )
         with handle:
             if handle.details["type"] != "file":
-                raise Absent(name)
-            yield Opened(
-                self._entry(handle.details),
-                cast("BinaryIO", _Reader(handle, lambda: self._told(name))),
+                raise FileAbsent(name)
+            yield OpenedEntry(
+                self._build_entry(handle.details),
+                cast("BinaryIO", _Reader(handle, lambda: self._convert_errors(name))),
             )
 
     def put(self, name: str, source: Path, replace: bool, advance: Advance) -> None:
         """Upload a file; a large one is sent in parts, which S3 joins at the end."""
-        path = self._path(name)
+        path = self._build_path(name)
         if len(path.partition("/")[2].encode()) > _MAX_KEY:
             raise ConfigError(
                 f"{name!r}: with the prefix it is longer than the {_MAX_KEY} bytes of a key in S3"
             )
         from fsspec.callbacks import Callback
 
-        class Teller(Callback):  # type: ignore[misc]
+        class ProgressForwarder(Callback):  # type: ignore[misc]
             """Passes the progress of s3fs on."""
 
             def relative_update(self, inc: int = 1) -> None:
                 advance(inc)
 
-        with self._told(name):
+        with self._convert_errors(name):
             mode = "overwrite" if replace else "create"
-            self._system.put_file(str(source), path, callback=Teller(), chunksize=_PART, mode=mode)
+            self._system.put_file(
+                str(source), path, callback=ProgressForwarder(), chunksize=_PART, mode=mode
+            )
 
     def remove(self, name: str) -> None:
         """Delete an object; in a bucket with versioning, older versions remain."""
-        with self._told(name):
-            self._system.rm_file(self._path(name))
+        with self._convert_errors(name):
+            self._system.rm_file(self._build_path(name))
 
-    def _path(self, name: str) -> str:
+    def _build_path(self, name: str) -> str:
         return "/".join(filter(None, (self.bucket, self.prefix, name)))
 
-    def _entry(self, info: dict[str, Any]) -> Entry:
+    def _build_entry(self, info: dict[str, Any]) -> Entry:
         changed = info.get("LastModified")
         seconds = changed.timestamp() if isinstance(changed, datetime) else 0.0
-        name = info["name"][len(self._path("")) + 1 :]
+        name = info["name"][len(self._build_path("")) + 1 :]
         tag = info.get("ETag") or f"{seconds}-{info['size']}"
         return Entry(name, int(info["size"]), seconds, str(tag))
 
     @contextmanager
-    def _told(self, name: str) -> Iterator[None]:
+    def _convert_errors(self, name: str) -> Iterator[None]:
         """Convert errors of s3fs and its dependencies to one line, except those that callers
         handle.
         """
         where = f"{self.location}/{name}"
         try:
             yield
-        except (NNPipeError, FileExistsError, Absent):
+        except (NNPipeError, FileExistsError, FileAbsent):
             raise
         except FileNotFoundError as error:
             if _is_without_bucket(error):
                 raise StorageError(
                     f"{self.location}: there is no such bucket, or it is not yours"
                 ) from None
-            raise Absent(where) from None
+            raise FileAbsent(where) from None
         except PermissionError as error:
             raise StorageError(
                 f"{where}: refused ({error or 'forbidden'}); are these credentials allowed to?"
             ) from None
         except Exception as error:
             if _is_changed(error):
-                raise Changed(where) from None
+                raise FileChanged(where) from None
             foreign = type(error).__module__.partition(".")[0] in _PACKAGES
             if not foreign and not isinstance(error, (OSError, TimeoutError)):
                 raise

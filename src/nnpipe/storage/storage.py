@@ -19,19 +19,19 @@ from typing import BinaryIO
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ConfigError, StorageError
-from nnpipe.core.files import replacing, sha256_of, write_text
-from nnpipe.core.leases import sweep_file
-from nnpipe.core.messages import nearest
+from nnpipe.core.files import compute_sha256, replace_atomically, write_text
+from nnpipe.core.leases import remove_abandoned_file
+from nnpipe.core.messages import suggest_name
 from nnpipe.storage.s3 import S3Store
 from nnpipe.storage.store import (
-    Absent,
     Advance,
-    Changed,
     Entry,
+    FileAbsent,
+    FileChanged,
     LocalStore,
     Store,
-    checked_name,
-    shelf_of,
+    get_shelf,
+    validate_name,
 )
 
 # A cache of files from a remote store, identified by the tags of their content.
@@ -89,7 +89,7 @@ class Cache:
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def keep(self, source: str, entry: Entry, sha256: str) -> Copy:
+    def record_copy(self, source: str, entry: Entry, sha256: str) -> Copy:
         """Record the content that was written to :meth:`place`, and remove old copies if the
         cache is too large.
         """
@@ -120,7 +120,7 @@ class Cache:
         for path in self.folder.glob("*/*"):
             with suppress(FileNotFoundError):
                 if path.name.startswith("."):
-                    sweep_file(path, _ABANDONED)
+                    remove_abandoned_file(path, _ABANDONED)
                 elif not path.suffix:
                     status = path.stat()
                     sizes.append((status.st_mtime, status.st_size, path))
@@ -137,7 +137,7 @@ _BLOCK = 4 << 20
 _ATTEMPTS = 10
 
 
-def _unheard(_: int) -> None:
+def _ignore_progress(_: int) -> None:
     """Ignore the progress: the default of ``advance``."""
 
 
@@ -162,16 +162,16 @@ class Storage:
         """Return the files of a shelf, or of a folder in it, sorted by name; names are relative
         to the shelf.
         """
-        root = shelf_of(shelf).name
-        folder = f"{root}/{checked_name(below)}" if below else root
-        with _told(f"{self.store.location}/{folder}"):
+        root = get_shelf(shelf).name
+        folder = f"{root}/{validate_name(below)}" if below else root
+        with _convert_os_errors(f"{self.store.location}/{folder}"):
             found = self.store.entries(folder)
         return [dataclasses.replace(entry, name=entry.name[len(root) + 1 :]) for entry in found]
 
     def find(self, shelf: str, name: str) -> Entry | None:
         """Return the file with this name, or None."""
-        path = _path(shelf, name)
-        with _told(f"{self.store.location}/{path}"):
+        path = _build_path(shelf, name)
+        with _convert_os_errors(f"{self.store.location}/{path}"):
             found = self.store.find(path)
         return None if found is None else dataclasses.replace(found, name=name)
 
@@ -182,7 +182,7 @@ class Storage:
         source: Path,
         *,
         replace: bool = False,
-        advance: Advance = _unheard,
+        advance: Advance = _ignore_progress,
     ) -> None:
         """Publish a file atomically.
 
@@ -194,14 +194,14 @@ class Storage:
             If there is no such file, it is too large, its name is taken without
             ``replace``, or the store failed.
         """
-        path, limit = _path(shelf, name), shelf_of(shelf).limit
+        path, limit = _build_path(shelf, name), get_shelf(shelf).limit
         if not source.is_file():
             raise StorageError(f"{source}: no such file")
         size = source.stat().st_size
         if size > limit:
             raise StorageError(f"{source}: {size:,} bytes; a file in {shelf} may have {limit:,}")
         where = f"{self.store.location}/{path}"
-        with _told(where):
+        with _convert_os_errors(where):
             try:
                 self.store.put(path, source, replace, advance)
             except FileExistsError:
@@ -216,7 +216,7 @@ class Storage:
         destination: Path,
         *,
         limit: int | None = None,
-        advance: Advance = _unheard,
+        advance: Advance = _ignore_progress,
     ) -> Entry:
         """Fetch a file, and replace ``destination`` atomically.
 
@@ -237,16 +237,16 @@ class Storage:
             If there is no such file, it is too large, it was replaced repeatedly
             while it was read, or the store failed.
         """
-        path, bound = _path(shelf, name), shelf_of(shelf).limit if limit is None else limit
+        path, bound = _build_path(shelf, name), get_shelf(shelf).limit if limit is None else limit
         where = f"{self.store.location}/{path}"
-        with _told(where):
+        with _convert_os_errors(where):
             for _ in range(_ATTEMPTS):
                 try:
                     return self._get(path, destination, bound, advance)
-                except Changed:
+                except FileChanged:
                     continue
-                except Absent:
-                    raise self._missing(shelf, name) from None
+                except FileAbsent:
+                    raise self._build_missing_error(shelf, name) from None
         raise StorageError(
             f"{where}: replaced {_ATTEMPTS} times while it was read; try again when its writers "
             f"are done"
@@ -254,30 +254,34 @@ class Storage:
 
     def remove(self, shelf: str, name: str) -> None:
         """Remove a file; raise :class:`StorageError` if there is none."""
-        path = _path(shelf, name)
-        with _told(f"{self.store.location}/{path}"):
+        path = _build_path(shelf, name)
+        with _convert_os_errors(f"{self.store.location}/{path}"):
             if self.store.find(path) is None:
-                raise self._missing(shelf, name)
+                raise self._build_missing_error(shelf, name)
             self.store.remove(path)
 
     def _get(self, path: str, destination: Path, limit: int, advance: Advance) -> Entry:
         if self.cache is None:
-            with replacing(destination) as temporary:
+            with replace_atomically(destination) as temporary:
                 return self._fetch(path, temporary, limit, advance)[0]
         entry = self.store.find(path)
         if entry is None:
-            raise Absent(path)
-        self._bound(entry, limit)
+            raise FileAbsent(path)
+        self._check_size(entry, limit)
         known = self.cache.find(self._source, entry)
-        if known is None or not _use(known, destination, advance):
+        if known is None or not _copy_from_cache(known, destination, advance):
             if known is not None:
                 self.cache.drop(known)
-            with replacing(self.cache.place(self._source, entry)) as temporary:
+            with replace_atomically(self.cache.place(self._source, entry)) as temporary:
                 fetched, sha256 = self._fetch(path, temporary, limit, advance)
                 if fetched.tag != entry.tag:
-                    raise Changed(path)
-            if not _use(self.cache.keep(self._source, entry, sha256), destination, _unheard):
-                raise Changed(path)  # another process has removed it to free space, or replaced it
+                    raise FileChanged(path)
+            if not _copy_from_cache(
+                self.cache.record_copy(self._source, entry, sha256), destination, _ignore_progress
+            ):
+                raise FileChanged(
+                    path
+                )  # another process has removed it to free space, or replaced it
         return entry
 
     def _fetch(
@@ -285,7 +289,7 @@ class Storage:
     ) -> tuple[Entry, str]:
         with self.store.open(path) as opened:
             entry = opened.entry
-            self._bound(entry, limit)
+            self._check_size(entry, limit)
             size, sha256 = _copy(opened.handle, destination, entry.size, advance)
         if size != entry.size:
             raise StorageError(
@@ -293,7 +297,7 @@ class Storage:
             )
         return entry, sha256
 
-    def _bound(self, entry: Entry, limit: int) -> None:
+    def _check_size(self, entry: Entry, limit: int) -> None:
         if entry.size > limit:
             where = f"{self.store.location}/{entry.name}"
             raise StorageError(
@@ -305,9 +309,9 @@ class Storage:
     def _source(self) -> str:
         return f"{self.store.location} {getattr(self.store, 'endpoint', None) or ''}"
 
-    def _missing(self, shelf: str, name: str) -> StorageError:
+    def _build_missing_error(self, shelf: str, name: str) -> StorageError:
         known = [entry.name for entry in self.entries(shelf)]
-        hint = nearest(name, known) or f"; nnpipe storage list {shelf} shows what there is"
+        hint = suggest_name(name, known) or f"; nnpipe storage list {shelf} shows what there is"
         return StorageError(f"{self.store.location}/{shelf} has no file {name!r}{hint}")
 
 
@@ -349,11 +353,11 @@ def open_storage(
     return Storage(LocalStore(Path(location).expanduser()), kept)
 
 
-def _path(shelf: str, name: str) -> str:
-    return f"{shelf_of(shelf).name}/{checked_name(name)}"
+def _build_path(shelf: str, name: str) -> str:
+    return f"{get_shelf(shelf).name}/{validate_name(name)}"
 
 
-def _use(copy: Copy, destination: Path, advance: Advance) -> bool:
+def _copy_from_cache(copy: Copy, destination: Path, advance: Advance) -> bool:
     """Copy from the cache; return False, without a new file, if the content is damaged."""
     with ExitStack() as stack:
         try:
@@ -361,8 +365,8 @@ def _use(copy: Copy, destination: Path, advance: Advance) -> bool:
         except FileNotFoundError:  # another process has removed it to free space
             return False
         try:
-            with replacing(destination) as temporary:
-                count, sha256 = _copy(handle, temporary, None, _unheard)
+            with replace_atomically(destination) as temporary:
+                count, sha256 = _copy(handle, temporary, None, _ignore_progress)
                 if sha256 != copy.sha256:
                     raise _Damaged
         except _Damaged:
@@ -391,7 +395,7 @@ def _copy(
 
 
 @contextmanager
-def _told(where: str) -> Iterator[None]:
+def _convert_os_errors(where: str) -> Iterator[None]:
     """Convert errors of the operating system to one line."""
     try:
         yield
@@ -420,7 +424,7 @@ def put_files(storage: Storage, files: Mapping[str, Path]) -> str:
     NNPipeError
         If a name is invalid, a file is missing, or the storage fails.
     """
-    listed = {checked_name(name): _put(storage, path) for name, path in sorted(files.items())}
+    listed = {validate_name(name): _put(storage, path) for name, path in sorted(files.items())}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "list.json")
         path.write_text(json.dumps(listed), "utf-8")
@@ -439,16 +443,16 @@ def get_files(storage: Storage, digest: str, folder: Path) -> dict[str, Path]:
         path = Path(temporary, "list.json")
         _get(storage, digest, path, _MOST_LIST)
         listed = parse_json(path.read_text("utf-8"))
-    found = {checked_name(name): (folder / name, sha256) for name, sha256 in listed.items()}
+    found = {validate_name(name): (folder / name, sha256) for name, sha256 in listed.items()}
     for path, sha256 in found.values():
-        if not (path.is_file() and sha256_of(path) == sha256):
+        if not (path.is_file() and compute_sha256(path) == sha256):
             path.parent.mkdir(parents=True, exist_ok=True)
             _get(storage, sha256, path)
     return {name: path for name, (path, _) in found.items()}
 
 
 def _put(storage: Storage, path: Path) -> str:
-    sha256 = sha256_of(path)
+    sha256 = compute_sha256(path)
     if storage.find(SHELF, f"{_FOLDER}/{sha256}") is None:
         storage.put(SHELF, f"{_FOLDER}/{sha256}", path, replace=True)
     return sha256
@@ -456,7 +460,7 @@ def _put(storage: Storage, path: Path) -> str:
 
 def _get(storage: Storage, sha256: str, path: Path, limit: int | None = None) -> None:
     storage.get(SHELF, f"{_FOLDER}/{sha256}", path, limit=limit)
-    if sha256_of(path) != sha256:
+    if compute_sha256(path) != sha256:
         path.unlink()
         raise StorageError(
             f"{storage.store.location}/{SHELF}/{_FOLDER}/{sha256} is damaged: its content has "

@@ -1,7 +1,7 @@
 """The interface of stores, which hold files by name for a storage.
 
 A store does not know shelves or caches.  The names that it is given have been
-checked by :func:`nnpipe.storage.store.checked_name`.
+checked by :func:`nnpipe.storage.store.validate_name`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nnpipe.core.errors import ConfigError, StorageError
-from nnpipe.core.files import remove_abandoned, replacing
-from nnpipe.core.leases import leased, sweep_file
-from nnpipe.core.messages import nearest
+from nnpipe.core.files import remove_abandoned, replace_atomically
+from nnpipe.core.leases import lease_file, remove_abandoned_file
+from nnpipe.core.messages import suggest_name
 
 MAX_ENTRIES = 1_000_000
 """The largest number of files in a listing; more are considered a mistake, and may not fit into
@@ -56,18 +56,18 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Opened:
-    """An entry, and a handle that reads exactly this content or raises :class:`Changed`."""
+class OpenedEntry:
+    """An entry, and a handle that reads exactly this content or raises :class:`FileChanged`."""
 
     entry: Entry
     handle: BinaryIO
 
 
-class Changed(Exception):
+class FileChanged(Exception):
     """A file was replaced while it was read; reading must be started again for the new content."""
 
 
-class Absent(Exception):
+class FileAbsent(Exception):
     """The file does not exist, or no longer."""
 
 
@@ -98,8 +98,8 @@ class Store(ABC):
         """Return the file with this name, or None."""
 
     @abstractmethod
-    def open(self, name: str) -> AbstractContextManager[Opened]:
-        """Open a file; raise :class:`Absent` if there is none."""
+    def open(self, name: str) -> AbstractContextManager[OpenedEntry]:
+        """Open a file; raise :class:`FileAbsent` if there is none."""
 
     @abstractmethod
     def put(self, name: str, source: Path, replace: bool, advance: Advance) -> None:
@@ -133,7 +133,7 @@ _DEVICES = frozenset(
 )
 
 
-def checked_name(name: str, what: str = "name") -> str:
+def validate_name(name: str, what: str = "name") -> str:
     """Return a name if it is valid: relative parts joined by ``/``.
 
     Raises
@@ -143,13 +143,13 @@ def checked_name(name: str, what: str = "name") -> str:
         out of the storage (``..``, absolute paths), be hidden (leading dots), or
         look like another name (control characters, decomposed characters).
     """
-    fault = _fault(name)
+    fault = _find_fault(name)
     if fault:
         raise ConfigError(f"{what} {name!r}: {fault}")
     return name
 
 
-def _fault(name: str) -> str:
+def _find_fault(name: str) -> str:
     if not isinstance(name, str) or not name:
         return "it is empty"
     if any(unicodedata.category(character).startswith(_UNSEEN) for character in name):
@@ -163,10 +163,10 @@ def _fault(name: str) -> str:
         return f"it must not hold {' '.join(bad)}"
     if not unicodedata.is_normalized("NFC", name):
         return "it is not in Unicode's composed form (NFC)"
-    return next(filter(None, map(_fault_of_part, name.split("/"))), "")
+    return next(filter(None, map(_find_part_fault, name.split("/"))), "")
 
 
-def _fault_of_part(part: str) -> str:
+def _find_part_fault(part: str) -> str:
     if not part:
         return "a part between two / is empty"
     if part.startswith("."):
@@ -207,7 +207,7 @@ SHELVES = (
 )
 
 
-def shelf_of(name: str) -> Shelf:
+def get_shelf(name: str) -> Shelf:
     """Return the shelf with this name.
 
     Raises
@@ -218,7 +218,8 @@ def shelf_of(name: str) -> Shelf:
     known = {shelf.name: shelf for shelf in SHELVES}
     if name not in known:
         raise ConfigError(
-            f"there is no shelf {name!r}{nearest(name, known) or '; there are ' + ', '.join(known)}"
+            f"there is no shelf "
+            f"{name!r}{suggest_name(name, known) or '; there are ' + ', '.join(known)}"
         )
     return known[name]
 
@@ -257,10 +258,10 @@ class LocalStore(Store):
         while waiting:
             name = waiting.pop()
             try:
-                with os.scandir(self._path(name)) as items:
+                with os.scandir(self._build_path(name)) as items:
                     for item in items:
                         if _UNFINISHED.fullmatch(item.name):
-                            sweep_file(Path(item.path), _IDLE)
+                            remove_abandoned_file(Path(item.path), _IDLE)
                         if item.name.startswith(".") or item.is_symlink():
                             continue
                         inner = f"{name}/{item.name}"
@@ -268,7 +269,7 @@ class LocalStore(Store):
                             waiting.append(inner)
                         elif item.is_file(follow_symlinks=False):
                             with suppress(FileNotFoundError):  # removed since
-                                found.append(_entry(inner, item.stat(follow_symlinks=False)))
+                                found.append(_build_entry(inner, item.stat(follow_symlinks=False)))
             except (FileNotFoundError, NotADirectoryError):
                 continue
             if len(found) + len(waiting) > MAX_ENTRIES:
@@ -280,31 +281,31 @@ class LocalStore(Store):
     def find(self, name: str) -> Entry | None:
         """Return the entry of a file, or None."""
         try:
-            status = self._path(name).lstat()
+            status = self._build_path(name).lstat()
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return _entry(name, status) if stat.S_ISREG(status.st_mode) else None
+        return _build_entry(name, status) if stat.S_ISREG(status.st_mode) else None
 
     @contextmanager
-    def open(self, name: str) -> Iterator[Opened]:
+    def open(self, name: str) -> Iterator[OpenedEntry]:
         """Open a file; replacing it does not affect the open handle."""
         if self.find(name) is None:
-            raise Absent(name)
+            raise FileAbsent(name)
         with ExitStack() as stack:
             try:
-                handle = stack.enter_context(open(self._path(name), "rb"))
+                handle = stack.enter_context(open(self._build_path(name), "rb"))
             except FileNotFoundError:  # removed in the meantime
-                raise Absent(name) from None
-            yield Opened(_entry(name, os.fstat(handle.fileno())), handle)
+                raise FileAbsent(name) from None
+            yield OpenedEntry(_build_entry(name, os.fstat(handle.fileno())), handle)
 
     def put(self, name: str, source: Path, replace: bool, advance: Advance) -> None:
         """Copy the file beside its destination, then rename it, or link it, which fails if the
         name is taken.
         """
-        destination = self._path(name)
+        destination = self._build_path(name)
         remove_abandoned(destination.parent)
         if destination.is_dir():
-            _prune(destination)
+            _remove_empty_folders(destination)
         for attempt in range(10):
             try:
                 self._put(destination, source, replace, advance)
@@ -323,8 +324,8 @@ class LocalStore(Store):
         self, destination: Path, source: Path, replace: bool, advance: Advance, leases: ExitStack
     ) -> None:
         if replace:
-            with replacing(destination) as temporary:
-                leases.enter_context(leased(temporary))
+            with replace_atomically(destination) as temporary:
+                leases.enter_context(lease_file(temporary))
                 _copy(source, temporary, advance)
             return
         if os.path.lexists(destination):
@@ -333,8 +334,8 @@ class LocalStore(Store):
             f".{destination.stem}.{secrets.token_hex(4)}.new{destination.suffix}"
         )
         try:
-            with replacing(whole) as temporary:
-                leases.enter_context(leased(temporary))
+            with replace_atomically(whole) as temporary:
+                leases.enter_context(lease_file(temporary))
                 _copy(source, temporary, advance)
             try:
                 os.link(whole, destination)
@@ -349,7 +350,7 @@ class LocalStore(Store):
 
     def remove(self, name: str) -> None:
         """Remove a file, and the folders that become empty."""
-        path = self._path(name)
+        path = self._build_path(name)
         if self.find(name) is None:
             return
         path.unlink(missing_ok=True)
@@ -361,7 +362,7 @@ class LocalStore(Store):
             except OSError:
                 break
 
-    def _path(self, name: str) -> Path:
+    def _build_path(self, name: str) -> Path:
         path = self.root / name
         # Names have been checked, so only a link in the folder could lead out of it.
         inside, root = path.parent.resolve(), self.root.resolve()
@@ -377,13 +378,13 @@ def _copy(source: Path, destination: Path, advance: Advance) -> None:
             advance(len(block))
 
 
-def _prune(folder: Path) -> None:
+def _remove_empty_folders(folder: Path) -> None:
     """Remove a tree of folders if it contains no files."""
     for path, _, _ in os.walk(folder, topdown=False):
         with suppress(OSError):
             Path(path).rmdir()
 
 
-def _entry(name: str, status: os.stat_result) -> Entry:
+def _build_entry(name: str, status: os.stat_result) -> Entry:
     tag = f"{status.st_mtime_ns}-{status.st_size}-{status.st_ino}"
     return Entry(name, status.st_size, status.st_mtime, tag)

@@ -13,7 +13,7 @@ from pathlib import Path
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import StorageError
 from nnpipe.storage.storage import Storage
-from nnpipe.storage.store import MAX_ENTRIES, Advance, checked_name, shelf_of
+from nnpipe.storage.store import MAX_ENTRIES, Advance, get_shelf, validate_name
 
 _UNFINISHED = re.compile(r"\.lock|\..+\.partial(\.[^.]*)?")
 """Names of nnpipe's internal files: the lock of a run's folder, and unfinished files."""
@@ -47,7 +47,7 @@ def to_publish(folder: Path, name: str) -> list[tuple[Path, str]]:
             if path.is_symlink():
                 raise StorageError(f"{path}: a link; copy what it leads to, or leave it out")
             relative = path.relative_to(folder).as_posix()
-            found.append((path, checked_name("/".join(filter(None, (name, relative))), str(path))))
+            found.append((path, validate_name("/".join(filter(None, (name, relative))), str(path))))
         if len(found) > MAX_ENTRIES:
             raise StorageError(f"{folder}: more than {MAX_ENTRIES:,} files")
     if not found:
@@ -70,7 +70,7 @@ def to_fetch(storage: Storage, shelf: str, name: str, folder: Path) -> list[tupl
         raise StorageError(f"{storage.store.location}/{shelf}: no files below {name or 'it'!r}")
     skipped = len(name) + 1 if name else 0
     where = f"a file in {storage.store.location}/{shelf}"
-    return [(checked_name(e.name, where), folder / e.name[skipped:], e.size) for e in entries]
+    return [(validate_name(e.name, where), folder / e.name[skipped:], e.size) for e in entries]
 
 
 ByteProgress = Callable[[str, int], AbstractContextManager[Advance]]
@@ -80,7 +80,7 @@ each piece.
 
 
 @contextmanager
-def unseen(what: str, total: int) -> Iterator[Advance]:
+def suppress_progress(what: str, total: int) -> Iterator[Advance]:
     """Show nothing: the default of every transfer."""
 
     def advance(count: int) -> None:
@@ -98,7 +98,7 @@ def split_address(address: str) -> tuple[str, str]:
         If there is no such shelf.
     """
     shelf, _, name = address.partition("/")
-    return shelf_of(shelf).name, name
+    return get_shelf(shelf).name, name
 
 
 def put(
@@ -107,7 +107,7 @@ def put(
     address: str,
     *,
     replace: bool = False,
-    progress: ByteProgress = unseen,
+    progress: ByteProgress = suppress_progress,
 ) -> list[str]:
     """Publish a file, or a folder file by file.
 
@@ -153,7 +153,9 @@ def put(
         name += path.resolve().name
     if not path.exists():
         raise StorageError(f"{source}: no such file")
-    files = to_publish(path, checked_name(name)) if path.is_dir() else [(path, checked_name(name))]
+    files = (
+        to_publish(path, validate_name(name)) if path.is_dir() else [(path, validate_name(name))]
+    )
     if not replace:
         present = (
             storage.entries(shelf, name)
@@ -179,7 +181,7 @@ def get(
     *,
     replace: bool = False,
     limit: int | None = None,
-    progress: ByteProgress = unseen,
+    progress: ByteProgress = suppress_progress,
 ) -> list[Path]:
     """Fetch a file, or the files of a folder.
 
@@ -233,7 +235,7 @@ def get(
     if folder:
         files = to_fetch(storage, shelf, name, path)
     else:
-        checked_name(name)
+        validate_name(name)
         path = path / own if target is not None and path.is_dir() else path
         entry = storage.find(shelf, name)
         files = [(name, path, entry.size if entry else 0)]

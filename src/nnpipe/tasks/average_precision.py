@@ -62,7 +62,7 @@ class PrecisionCurves:
     thresholds: int
 
     @classmethod
-    def of(
+    def from_matches(
         cls,
         picture: Integers,
         label: Integers,
@@ -125,7 +125,7 @@ class PrecisionCurves:
         """The class of each right box, ``(r,)``."""
         return self.label[self.curve]
 
-    def wanted(self, weights: Floats) -> Floats:
+    def count_wanted(self, weights: Floats) -> Floats:
         """Return the number of true boxes of each class, ``(classes,)``."""
         return np.bincount(self.wanted_label, weights[self.wanted_picture], self.classes).astype(
             np.float64
@@ -140,13 +140,16 @@ class PrecisionCurves:
             else np.nan
         )
 
-    def average_precision(self, weights: Floats, recalls: Floats | None = RECALLS) -> float:
+    def compute_average_precision(self, weights: Floats, recalls: Floats | None = RECALLS) -> float:
         """Return the mean of the precision at these recalls, or at all, over all curves."""
-        wanted = self.wanted(weights)
+        wanted = self.count_wanted(weights)
         each = weights[self.picture]
         right = np.cumsum(each)
         right = right - np.concatenate([[0.0], right])[self.start]
-        usual, rare = _sums(weights[self.usual]), _sums(weights[self.rare])
+        usual, rare = (
+            _compute_cumulative_sums(weights[self.usual]),
+            _compute_cumulative_sums(weights[self.rare]),
+        )
         counted = (
             usual[self.last] - usual[self.first] + rare[self.rare_last] - rare[self.rare_first]
         )
@@ -156,7 +159,7 @@ class PrecisionCurves:
         if recalls is None:
             fresh = np.divide(each, of_class, out=np.zeros(len(each)), where=of_class > 0)
         else:
-            reached = _reached(recall, recalls) / len(recalls)
+            reached = _count_reached(recall, recalls) / len(recalls)
             fresh = np.diff(reached, prepend=0)
             fresh[self.firsts] = reached[self.firsts]
         # The greatest precision from each recall on: each curve, from the last to the first, is
@@ -166,9 +169,9 @@ class PrecisionCurves:
         areas = np.bincount(self.curve, best * fresh, len(self.label)).astype(np.float64)
         return self.mean(areas, wanted)
 
-    def average_recall(self, weights: Floats) -> float:
+    def compute_average_recall(self, weights: Floats) -> float:
         """Return the mean of the greatest recall, over all curves."""
-        wanted = self.wanted(weights)
+        wanted = self.count_wanted(weights)
         right = np.bincount(self.curve, weights[self.picture], len(self.label))
         of_class = wanted[self.label]
         return self.mean(
@@ -176,7 +179,7 @@ class PrecisionCurves:
         )
 
 
-def _reached(recall: Floats, recalls: Floats) -> Integers:
+def _count_reached(recall: Floats, recalls: Floats) -> Integers:
     """Return how many of some evenly spaced recalls from 0 to 1 are at most as great as each of
     others.
 
@@ -190,7 +193,7 @@ def _reached(recall: Floats, recalls: Floats) -> Integers:
     return place + 1
 
 
-def _sums(values: Floats) -> Floats:
+def _compute_cumulative_sums(values: Floats) -> Floats:
     return np.concatenate([[0.0], np.cumsum(values)])
 
 
@@ -214,7 +217,7 @@ AREAS = {
 Bools = npt.NDArray[np.bool_]
 
 
-def greedy(
+def match_greedily(
     group: Integers,
     thing: Integers,
     true: Integers,
@@ -250,7 +253,9 @@ def greedy(
     taken = np.zeros((len(unwanted), *shape[1:]), bool)
     reached = np.minimum(THRESHOLDS, 1 - 1e-10)
     firsts = np.flatnonzero(np.diff(thing, prepend=-1))
-    rounds = np.repeat(places_in_groups(group)[thing[firsts]], np.diff(firsts, append=len(thing)))
+    rounds = np.repeat(
+        compute_group_positions(group)[thing[firsts]], np.diff(firsts, append=len(thing))
+    )
     # Of the pairs of a thing, the last possible one is chosen: the greatest overlap, and of equal
     # ones the last.
     order = np.lexsort((true, overlap, thing, rounds))
@@ -274,7 +279,7 @@ def greedy(
     return right, ignored
 
 
-def places_in_groups(group: Integers) -> Integers:
+def compute_group_positions(group: Integers) -> Integers:
     """Return the place of each element among those of its group, from 0; equal groups follow
     each other.
     """

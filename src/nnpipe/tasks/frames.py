@@ -15,18 +15,18 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.errors import SpecMismatch
-from nnpipe.core.image_conversion import letterbox
+from nnpipe.core.image_conversion import fit_letterbox
 
 FITS = ("squeeze", "letterbox", "letterbox-centre")
 """The ways to bring a picture to a model's input, in the order of their numbers in a frame."""
 
 
-def frame(count: int, height: int, width: int, fit: str) -> npt.NDArray[np.float32]:
+def create_frames(count: int, height: int, width: int, fit: str) -> npt.NDArray[np.float32]:
     """Return the frame of ``count`` pictures, ``(count, 3)``."""
     return np.tile(np.array([height, width, FITS.index(fit)], np.float32), (count, 1))
 
 
-def in_pixels(
+def convert_boxes_to_pixels(
     boxes: npt.NDArray[Any], frames: npt.NDArray[Any], sizes: npt.NDArray[np.integer]
 ) -> npt.NDArray[np.floating]:
     """Return boxes in pixels of the pictures.
@@ -47,7 +47,7 @@ def in_pixels(
     """
     _check(frames, len(boxes))
     steps = np.array(
-        [_step(*each) for each in zip(frames, sizes, strict=True)], np.float64
+        [_compute_transform(*each) for each in zip(frames, sizes, strict=True)], np.float64
     ).reshape(-1, 2, 4)
     corners = boxes.astype(np.float64)
     corners[..., 2:] += corners[..., :2]
@@ -56,7 +56,7 @@ def in_pixels(
     return corners.astype(boxes.dtype)
 
 
-def points_in_pixels(
+def convert_points_to_pixels(
     points: npt.NDArray[Any], frames: npt.NDArray[Any], sizes: npt.NDArray[np.integer]
 ) -> npt.NDArray[np.float64]:
     """Return points in pixels of the pictures.
@@ -66,7 +66,7 @@ def points_in_pixels(
     points
         x and y in shares of the input's width and height; ``(n, ..., 2)``.
     frames, sizes
-        As in :func:`in_pixels`.
+        As in :func:`convert_boxes_to_pixels`.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def points_in_pixels(
     """
     _check(frames, len(points))
     steps = np.array(
-        [_step(*each) for each in zip(frames, sizes, strict=True)], np.float64
+        [_compute_transform(*each) for each in zip(frames, sizes, strict=True)], np.float64
     ).reshape(-1, 2, 4)
     factors, offsets = (
         steps[:, part, :2].reshape(-1, *(1,) * (points.ndim - 2), 2) for part in (0, 1)
@@ -84,7 +84,7 @@ def points_in_pixels(
     return found
 
 
-def cells_of_pixels(
+def find_pixel_cells(
     frame: npt.NDArray[Any], size: npt.NDArray[np.integer], grid: tuple[int, int]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the row and the column of the cell that holds the centre of each pixel of a picture.
@@ -103,7 +103,7 @@ def cells_of_pixels(
     rows, columns
         ``(height,)`` and ``(width,)``: pixel ``(y, x)`` is in the cell ``(rows[y], columns[x])``.
     """
-    (across, down, *_), (left, top, *_) = _step(frame, size)
+    (across, down, *_), (left, top, *_) = _compute_transform(frame, size)
     rows, columns = (
         np.clip(
             np.floor((np.arange(int(pixels)) + 0.5 + offset) / factor * cells), 0, cells - 1
@@ -116,7 +116,7 @@ def cells_of_pixels(
     return rows, columns
 
 
-def on_picture(
+def map_to_picture(
     values: npt.NDArray[Any], frames: npt.NDArray[Any] | None, shape: Sequence[int]
 ) -> npt.NDArray[Any]:
     """Return what a model says of each cell of its input for each pixel of a picture instead.
@@ -138,11 +138,11 @@ def on_picture(
     """
     grid = (values.shape[0], values.shape[1])
     frame = np.array([*grid, 0], np.float32) if frames is None else frames[0]
-    rows, columns = cells_of_pixels(frame, np.array(shape[:2], np.int64), grid)
+    rows, columns = find_pixel_cells(frame, np.array(shape[:2], np.int64), grid)
     return np.asarray(values[rows[:, None], columns])
 
 
-def resampled(
+def resample_to_picture(
     values: npt.NDArray[Any], frame: npt.NDArray[Any], size: npt.NDArray[np.integer]
 ) -> npt.NDArray[np.float32]:
     """Return values of a grid over the model's input for each pixel of a picture, bilinear between
@@ -153,25 +153,27 @@ def resampled(
     values
         ``(rows, columns)``.
     frame, size
-        As in :func:`cells_of_pixels`.
+        As in :func:`find_pixel_cells`.
 
     Returns
     -------
     ndarray
         ``(height, width)``.
     """
-    return interpolated(values, *places_of_pixels(frame, size, (values.shape[0], values.shape[1])))
+    return interpolate_bilinear(
+        values, *compute_pixel_positions(frame, size, (values.shape[0], values.shape[1]))
+    )
 
 
-def places_of_pixels(
+def compute_pixel_positions(
     frame: npt.NDArray[Any], size: npt.NDArray[np.integer], grid: tuple[int, int]
 ) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.floating]]:
     """Return where the centres of a picture's pixels are in a grid of cells, whose centres are
     whole numbers.
 
-    Parameters and results are as in :func:`cells_of_pixels`, but for the results being real.
+    Parameters and results are as in :func:`find_pixel_cells`, but for the results being real.
     """
-    (across, down, *_), (left, top, *_) = _step(frame, size)
+    (across, down, *_), (left, top, *_) = _compute_transform(frame, size)
     rows, columns = (
         (np.arange(int(pixels)) + 0.5 + offset) / factor * cells - 0.5
         for pixels, offset, factor, cells in (
@@ -182,7 +184,7 @@ def places_of_pixels(
     return rows, columns
 
 
-def interpolated(
+def interpolate_bilinear(
     values: npt.NDArray[Any], rows: npt.NDArray[np.floating], columns: npt.NDArray[np.floating]
 ) -> npt.NDArray[np.float32]:
     """Return values between those of a grid, bilinear; beyond its borders, those at the borders go
@@ -218,7 +220,7 @@ def _check(frames: npt.NDArray[Any], count: int) -> None:
         )
 
 
-def _step(frame: npt.NDArray[Any], size: npt.NDArray[np.integer]) -> list[list[float]]:
+def _compute_transform(frame: npt.NDArray[Any], size: npt.NDArray[np.integer]) -> list[list[float]]:
     """Return factors and offsets by which corners in shares of the input become corners in
     pixels.
     """
@@ -226,6 +228,6 @@ def _step(frame: npt.NDArray[Any], size: npt.NDArray[np.integer]) -> list[list[f
     rows, columns = int(size[0]), int(size[1])
     if not fit:
         return [[columns, rows] * 2, [0.0] * 4]
-    place = letterbox(rows, columns, height, width, centred=fit == 2)
+    place = fit_letterbox(rows, columns, height, width, centred=fit == 2)
     factors = width / place.scale, height / place.scale
     return [[*factors] * 2, [place.left / place.scale, place.top / place.scale] * 2]

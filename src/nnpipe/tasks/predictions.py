@@ -13,7 +13,7 @@ from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.tensors import Batch, show_shape
 
 
-def only(predictions: Batch, name: str) -> npt.NDArray[np.generic]:
+def get_tensor(predictions: Batch, name: str) -> npt.NDArray[np.generic]:
     """Return the tensor ``name``, or the only tensor.
 
     Raises
@@ -21,7 +21,7 @@ def only(predictions: Batch, name: str) -> npt.NDArray[np.generic]:
     SpecMismatch
         If there are several, and none has that name.
     """
-    check_call(only, locals())
+    check_call(get_tensor, locals())
     if name in predictions:
         return predictions[name]
     if len(predictions) != 1:
@@ -31,7 +31,7 @@ def only(predictions: Batch, name: str) -> npt.NDArray[np.generic]:
     return next(iter(predictions.values()))
 
 
-def scores_of(predictions: Batch, samples: int) -> npt.NDArray[np.floating]:
+def get_anomaly_scores(predictions: Batch, samples: int) -> npt.NDArray[np.floating]:
     """Return the anomaly score of each sample: the tensor ``"score"``, or the only one.
 
     Parameters
@@ -51,7 +51,7 @@ def scores_of(predictions: Batch, samples: int) -> npt.NDArray[np.floating]:
     SpecMismatch
         If the scores are no numbers, or not one for each sample.
     """
-    score = only(predictions, "score")
+    score = get_tensor(predictions, "score")
     if score.ndim == 2 and score.shape[1] == 1:
         score = score[:, 0]
     if score.shape != (samples,) or score.dtype.kind not in "biuf":
@@ -62,7 +62,7 @@ def scores_of(predictions: Batch, samples: int) -> npt.NDArray[np.floating]:
     return score.astype(np.float64 if score.dtype.itemsize > 4 else np.float32)
 
 
-def constant_scores(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+def warn_of_constant_scores(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
     """Yield a doubt if all scores of an evaluation are the same."""
     score = evaluation.arrays["score"]
     if len(score) > 1 and bool(np.all(score == score[0])):

@@ -17,19 +17,19 @@ from nnpipe.core.tensors import Batch
 from nnpipe.testing.session import assert_one_line
 
 
-def needs(model: LiveModel, *methods: str) -> None:
+def skip_unless_offered(model: LiveModel, *methods: str) -> None:
     """Skip a test unless the wrapper offers these optional methods."""
     for method in methods:
         if not model.wrapper.offers(method):
             pytest.skip(f"{type(model.wrapper).__name__} does not offer {method}")
 
 
-def twin(model: LiveModel) -> LiveModel:
+def open_twin(model: LiveModel) -> LiveModel:
     """Return a second model, of a wrapper with equal arguments."""
     return type(model.wrapper).from_json(model.wrapper.to_json()).open()
 
 
-def outputs_of(model: LiveModel, batch: Batch) -> dict[str, np.ndarray]:
+def run_batch(model: LiveModel, batch: Batch) -> dict[str, np.ndarray]:
     """Return the outputs of a batch, run in a new session, without those that vary from run to
     run.
     """
@@ -38,13 +38,13 @@ def outputs_of(model: LiveModel, batch: Batch) -> dict[str, np.ndarray]:
         return {name: array for name, array in found.items() if name not in session.varying}
 
 
-def unsettle(model: LiveModel) -> None:
+def change_weights(model: LiveModel) -> None:
     """Change the weights of a new model; skip the test if the wrapper offers no method for this."""
-    if not unsettled(model):
+    if not try_change_weights(model):
         pytest.skip(f"{type(model.wrapper).__name__} offers no way to change its weights")
 
 
-def unsettled(model: LiveModel) -> bool:
+def try_change_weights(model: LiveModel) -> bool:
     """Change the weights by any method that the wrapper offers; return whether there is one."""
     if model.wrapper.offers("get_weights", "set_weights"):
         weights = model.get_weights()
@@ -65,7 +65,7 @@ def assert_batches_equal(found: Batch, expected: Batch) -> None:
         np.testing.assert_array_equal(array, expected[name], err_msg=name, strict=True)
 
 
-def reachable(held: object) -> set[int]:
+def find_reachable(held: object) -> set[int]:
     """Return the ids of all objects reachable from one, except through modules, classes and
     functions.
     """
@@ -94,42 +94,42 @@ class AnalysisContract:
     # -- weights --------------------------------------------------------------------------------
 
     def test_weights_have_names_that_stay(self, model: LiveModel) -> None:
-        needs(model, "get_weights")
+        skip_unless_offered(model, "get_weights")
         weights = model.get_weights()
         assert weights
         assert list(model.get_weights()) == list(weights)
-        assert list(twin(model).get_weights()) == list(weights)
+        assert list(open_twin(model).get_weights()) == list(weights)
 
     def test_weights_can_be_had_by_name(self, model: LiveModel) -> None:
-        needs(model, "get_weights")
+        skip_unless_offered(model, "get_weights")
         weights = model.get_weights()
         some = list(weights)[1::2]
         assert_batches_equal(model.get_weights(some), {name: weights[name] for name in some})
         assert model.get_weights([]) == {}
 
     def test_weights_given_are_copies(self, model: LiveModel) -> None:
-        needs(model, "get_weights")
+        skip_unless_offered(model, "get_weights")
         kept = {name: array.copy() for name, array in model.get_weights().items()}
         for array in model.get_weights().values():
             array[...] = array + array.dtype.type(1)
         assert_batches_equal(model.get_weights(), kept)
 
     def test_asking_for_an_unknown_weight_names_it(self, model: LiveModel) -> None:
-        needs(model, "get_weights")
+        skip_unless_offered(model, "get_weights")
         with pytest.raises(ConfigError, match=r"no\.such\.weight") as caught:
             model.get_weights([*list(model.get_weights())[:1], "no.such.weight"])
         assert_one_line(caught.value)
 
     def test_weights_set_are_the_weights_used(self, model: LiveModel, batch: Batch) -> None:
-        needs(model, "get_weights", "set_weights")
-        unsettle(model)
-        other = twin(model)
+        skip_unless_offered(model, "get_weights", "set_weights")
+        change_weights(model)
+        other = open_twin(model)
         other.set_weights(model.get_weights())
         assert_batches_equal(other.get_weights(), model.get_weights())
-        assert_batches_equal(outputs_of(other, batch), outputs_of(model, batch))
+        assert_batches_equal(run_batch(other, batch), run_batch(model, batch))
 
     def test_weights_set_are_copied(self, model: LiveModel) -> None:
-        needs(model, "get_weights", "set_weights")
+        skip_unless_offered(model, "get_weights", "set_weights")
         mine = model.get_weights()
         model.set_weights(mine)
         kept = {name: array.copy() for name, array in mine.items()}
@@ -138,8 +138,8 @@ class AnalysisContract:
         assert_batches_equal(model.get_weights(), kept)
 
     def test_setting_some_weights_leaves_the_rest_alone(self, model: LiveModel) -> None:
-        needs(model, "get_weights", "set_weights")
-        unsettle(model)
+        skip_unless_offered(model, "get_weights", "set_weights")
+        change_weights(model)
         before = model.get_weights()
         for name, array in before.items():
             changed = array + array.dtype.type(1)
@@ -148,7 +148,7 @@ class AnalysisContract:
             model.set_weights({name: array})
 
     def test_an_unknown_weight_is_refused_before_anything_changes(self, model: LiveModel) -> None:
-        needs(model, "get_weights", "set_weights")
+        skip_unless_offered(model, "get_weights", "set_weights")
         before = model.get_weights()
         first = next(iter(before))
         with pytest.raises(ConfigError, match=r"no\.such\.weight") as caught:
@@ -162,7 +162,7 @@ class AnalysisContract:
         assert_batches_equal(model.get_weights(), before)
 
     def test_a_wrong_shape_is_refused_before_anything_changes(self, model: LiveModel) -> None:
-        needs(model, "get_weights", "set_weights")
+        skip_unless_offered(model, "get_weights", "set_weights")
         before = model.get_weights()
         changed = {name: array + array.dtype.type(1) for name, array in before.items()}
         for name in before:
@@ -178,7 +178,7 @@ class AnalysisContract:
     # -- graphs ---------------------------------------------------------------------------------
 
     def test_the_inference_graph_is_whole_and_in_order(self, model: LiveModel) -> None:
-        needs(model, "get_inference_graph")
+        skip_unless_offered(model, "get_inference_graph")
         graph = model.get_inference_graph()
         assert_well_formed(graph)
         assert len(graph.inputs) == len(model.io.inputs)
@@ -186,13 +186,13 @@ class AnalysisContract:
         assert graph.native is not None
 
     def test_the_inference_graph_is_the_same_at_every_call(self, model: LiveModel) -> None:
-        needs(model, "get_inference_graph")
+        skip_unless_offered(model, "get_inference_graph")
         first = model.get_inference_graph()
-        for again in (model.get_inference_graph(), twin(model).get_inference_graph()):
+        for again in (model.get_inference_graph(), open_twin(model).get_inference_graph()):
             assert again == first
 
     def test_the_training_graph_is_whole_or_its_absence_explained(self, model: LiveModel) -> None:
-        needs(model, "get_training_graph")
+        skip_unless_offered(model, "get_training_graph")
         try:
             graph = model.get_training_graph()
         except NotSupported as error:
@@ -205,12 +205,12 @@ class AnalysisContract:
     def test_intermediates_include_the_outputs_by_each_selector(
         self, model: LiveModel, batch: Batch
     ) -> None:
-        needs(model, "get_intermediates", "get_inference_graph")
+        skip_unless_offered(model, "get_intermediates", "get_inference_graph")
         graph = model.get_inference_graph()
         producers = {
             name: operation for operation in graph.operations for name in operation.outputs
         }
-        outputs = outputs_of(model, batch)
+        outputs = run_batch(model, batch)
         for spec, tensor in zip(model.io.outputs, graph.outputs, strict=True):
             chosen = model.get_intermediates(Selector(tensor=tensor), batch)
             assert list(chosen) == [tensor]
@@ -230,7 +230,7 @@ class AnalysisContract:
     def test_intermediates_are_what_their_selector_chooses(
         self, model: LiveModel, batch: Batch
     ) -> None:
-        needs(model, "get_intermediates", "get_inference_graph")
+        skip_unless_offered(model, "get_intermediates", "get_inference_graph")
         graph = model.get_inference_graph()
         operation = graph.operations[len(graph.operations) // 2]
         selectors = [
@@ -246,13 +246,13 @@ class AnalysisContract:
                 graph.tensors[name].check(array)
 
     def test_intermediates_without_inputs_are_the_same_every_time(self, model: LiveModel) -> None:
-        needs(model, "get_intermediates")
+        skip_unless_offered(model, "get_intermediates")
         first = model.get_intermediates(Selector(tensor="*"))
         assert first
         assert_batches_equal(model.get_intermediates(Selector(tensor="*")), first)
 
     def test_operations_go_on_with_what_is_given(self, model: LiveModel, batch: Batch) -> None:
-        needs(model, "get_intermediates", "get_inference_graph")
+        skip_unless_offered(model, "get_intermediates", "get_inference_graph")
         everything, graph = Selector(tensor="*"), model.get_inference_graph()
         plain = model.get_intermediates(everything, batch)
         computed = {
@@ -284,7 +284,7 @@ class AnalysisContract:
             return
 
     def test_choosing_nothing_is_an_error_of_one_line(self, model: LiveModel, batch: Batch) -> None:
-        needs(model, "get_intermediates")
+        skip_unless_offered(model, "get_intermediates")
         for selector in (
             Selector(tensor="no_such"),
             Selector(layer="no_such"),
@@ -297,7 +297,7 @@ class AnalysisContract:
     # -- profiles -------------------------------------------------------------------------------
 
     def test_the_profile_of_an_inference_covers_its_graph(self, model: LiveModel) -> None:
-        needs(model, "profile_inference", "get_inference_graph")
+        skip_unless_offered(model, "profile_inference", "get_inference_graph")
         kinds = {
             operation.name: operation.kind for operation in model.get_inference_graph().operations
         }
@@ -308,17 +308,17 @@ class AnalysisContract:
         assert all(timing.calls == 2 for timing in profile.timings)
 
     def test_the_profile_of_a_training_is_sound(self, model: LiveModel) -> None:
-        needs(model, "profile_training")
+        skip_unless_offered(model, "profile_training")
         assert_sound(model.profile_training(2), 2)
 
     def test_profiling_leaves_the_model_as_it_was(self, model: LiveModel, batch: Batch) -> None:
-        needs(model, "profile_inference")
-        before = outputs_of(model, batch)
+        skip_unless_offered(model, "profile_inference")
+        before = run_batch(model, batch)
         model.profile_inference(1)
-        assert_batches_equal(outputs_of(model, batch), before)
-        needs(model, "profile_training")
+        assert_batches_equal(run_batch(model, batch), before)
+        skip_unless_offered(model, "profile_training")
         model.profile_training(1)
-        assert_batches_equal(outputs_of(model, batch), before)
+        assert_batches_equal(run_batch(model, batch), before)
 
 
 def assert_well_formed(graph: Graph) -> None:

@@ -17,9 +17,15 @@ import pytest
 
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.tensors import Batch, batch_size
+from nnpipe.core.tensors import Batch, get_batch_size
 from nnpipe.core.training import TrainingHistory, TrainingOptions
-from nnpipe.testing._analysis import assert_batches_equal, needs, outputs_of, reachable, twin
+from nnpipe.testing._analysis import (
+    assert_batches_equal,
+    find_reachable,
+    open_twin,
+    run_batch,
+    skip_unless_offered,
+)
 
 T = TypeVar("T")
 
@@ -51,7 +57,7 @@ class TrainingContract:
     # -- single steps -----------------------------------------------------------------------------
 
     def test_training_steps_give_loss_and_score(self, model: LiveModel) -> None:
-        needs(model, "run_training")
+        skip_unless_offered(model, "run_training")
         pairs = model.run_training(3)
         assert len(pairs) == 3
         for loss, score in pairs:
@@ -61,21 +67,21 @@ class TrainingContract:
             assert math.isfinite(score)
 
     def test_training_steps_change_the_model(self, model: LiveModel, batch: Batch) -> None:
-        needs(model, "run_training")
-        before = outputs_of(model, batch)
+        skip_unless_offered(model, "run_training")
+        before = run_batch(model, batch)
         model.run_training(1)
-        after = outputs_of(model, batch)
+        after = run_batch(model, batch)
         assert any(not np.array_equal(after[name], before[name]) for name in before)
 
     def test_training_steps_are_the_same_every_time(self, model: LiveModel) -> None:
-        needs(model, "run_training")
-        assert twin(model).run_training(3) == model.run_training(3)
+        skip_unless_offered(model, "run_training")
+        assert open_twin(model).run_training(3) == model.run_training(3)
 
     def test_training_steps_on_one_batch_reduce_its_loss(
         self, model: LiveModel, request: pytest.FixtureRequest
     ) -> None:
-        needs(model, "run_training")
-        inputs, truth = _some(model, request.getfixturevalue("dataset"))
+        skip_unless_offered(model, "run_training")
+        inputs, truth = _read_samples(model, request.getfixturevalue("dataset"))
         pairs = model.run_training(30, repeat((inputs, truth)))
         assert len(pairs) == 30
         assert pairs[-1][0] < pairs[0][0]
@@ -83,12 +89,12 @@ class TrainingContract:
     def test_training_steps_end_with_their_samples(
         self, model: LiveModel, request: pytest.FixtureRequest
     ) -> None:
-        needs(model, "run_training")
-        inputs, truth = _some(model, request.getfixturevalue("dataset"))
+        skip_unless_offered(model, "run_training")
+        inputs, truth = _read_samples(model, request.getfixturevalue("dataset"))
         assert len(model.run_training(5, [(inputs, truth)] * 2)) == 2
 
     def test_inference_steps_give_the_outputs(self, model: LiveModel, batch: Batch) -> None:
-        needs(model, "run_inference")
+        skip_unless_offered(model, "run_inference")
         found = model.run_inference(2)
         assert len(found) == 2
         for outputs in found:
@@ -99,14 +105,14 @@ class TrainingContract:
         given = model.run_inference(3, repeat((batch, {})))
         assert len(given) == 3
         for outputs in given:
-            assert_batches_equal(outputs, outputs_of(model, batch))
+            assert_batches_equal(outputs, run_batch(model, batch))
 
     # -- a whole training -------------------------------------------------------------------------
 
     def test_training_reports_every_epoch_and_learns(
         self, model: LiveModel, options: TrainingOptions, request: pytest.FixtureRequest
     ) -> None:
-        needs(model, "train")
+        skip_unless_offered(model, "train")
         seen: list[str] = []
 
         def progress(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
@@ -123,7 +129,7 @@ class TrainingContract:
             )
         assert history.epochs[-1]["loss"] < history.epochs[0]["loss"]
         assert seen, "a training shows its progress"
-        assert id(model.native) not in reachable(vars(model.wrapper)), (
+        assert id(model.native) not in find_reachable(vars(model.wrapper)), (
             "the wrapper holds the network that was trained"
         )
 
@@ -134,13 +140,13 @@ class TrainingContract:
         batch: Batch,
         request: pytest.FixtureRequest,
     ) -> None:
-        needs(model, "train")
+        skip_unless_offered(model, "train")
         dataset = request.getfixturevalue("dataset")
         # Existing weights may be trained further; these models have none yet.
-        first, second, third = twin(model), twin(model), twin(model)
+        first, second, third = open_twin(model), open_twin(model), open_twin(model)
         history = first.train(dataset, options)
         assert second.train(dataset, options) == history
-        assert_batches_equal(outputs_of(second, batch), outputs_of(first, batch))
+        assert_batches_equal(run_batch(second, batch), run_batch(first, batch))
         others = options.to_json() | {"seed": options.seed + 1}
         assert third.train(dataset, TrainingOptions.from_json(others)) != history
 
@@ -152,13 +158,13 @@ class TrainingContract:
         request: pytest.FixtureRequest,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        needs(model, "train")
+        skip_unless_offered(model, "train")
         # TensorBoard reads files with TensorFlow if it is installed, and importing that takes ten
         # seconds.
         monkeypatch.setitem(sys.modules, "tensorboard.compat.notf", ModuleType("notf"))
         options = TrainingOptions.from_json(options.to_json() | {"logdir": str(tmp_path / "logs")})
         history = model.train(request.getfixturevalue("dataset"), options)
-        found = curves(tmp_path / "logs")
+        found = read_curves(tmp_path / "logs")
         # The names of single outputs' losses contain the outputs' names.
         losses = [
             value
@@ -176,7 +182,7 @@ class TrainingContract:
     def test_an_interrupted_training_ends_with_the_interruption(
         self, model: LiveModel, options: TrainingOptions, request: pytest.FixtureRequest
     ) -> None:
-        needs(model, "train")
+        skip_unless_offered(model, "train")
 
         def progress(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
             yield next(iter(items))
@@ -190,7 +196,7 @@ class TrainingContract:
     def test_what_the_data_set_gives_is_what_the_model_takes(
         self, model: LiveModel, request: pytest.FixtureRequest
     ) -> None:
-        needs(model, "train")
+        skip_unless_offered(model, "train")
         dataset: Dataset = request.getfixturevalue("dataset")
         dataset.prepare()
         fitted = model.wrapper.for_dataset(dataset.spec)
@@ -198,12 +204,12 @@ class TrainingContract:
         kept = {name: array.copy() for name, array in raw.items()}
         inputs = fitted.preprocess(dataset.preprocess(raw))
         assert_batches_equal(raw, kept)
-        assert batch_size(inputs) == 3
-        predictions = dataset.postprocess(fitted.postprocess(outputs_of(fitted.open(), inputs)))
+        assert get_batch_size(inputs) == 3
+        predictions = dataset.postprocess(fitted.postprocess(run_batch(fitted.open(), inputs)))
         dataset.evaluate(predictions, truth)
 
 
-def curves(logdir: Path) -> dict[str, list[float]]:
+def read_curves(logdir: Path) -> dict[str, list[float]]:
     """Return the scalars of TensorBoard event files by folder and tag, read by TensorBoard
     itself.
     """
@@ -219,7 +225,7 @@ def curves(logdir: Path) -> dict[str, list[float]]:
     return found
 
 
-def _some(model: LiveModel, dataset: Dataset) -> tuple[Batch, Batch]:
+def _read_samples(model: LiveModel, dataset: Dataset) -> tuple[Batch, Batch]:
     dataset.prepare()
     inputs, truth = dataset.read(dataset.split("train")[:16])
     return model.wrapper.preprocess(dataset.preprocess(inputs)), truth

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import pytest
 
-from nnpipe.compilers.c import COperator, Source, own_kernels, source_of_one
+from nnpipe.compilers.c import COperator, Source, find_own_builders, generate_operator_source
 from nnpipe.core.discoverable import Discoverable
 from nnpipe.core.errors import CompileError
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
@@ -92,7 +92,7 @@ class SanitiserFinding(AssertionError):
         self.graph = graph
 
 
-def sanitised_outputs(
+def run_sanitized(
     graphs: Sequence[tuple[SourceParts, Sequence[Batch]]], defines: Sequence[str] = ()
 ) -> list[list[dict[str, np.ndarray]]]:
     """Return the outputs of graphs, computed by one program with AddressSanitizer and
@@ -118,7 +118,7 @@ def sanitised_outputs(
     """
     with tempfile.TemporaryDirectory() as folder:
         source, program = Path(folder, "main.c"), Path(folder, "main")
-        source.write_text(_program(graphs))
+        source.write_text(_build_program(graphs))
         macros = [f"-D{each}" for each in defines]
         subprocess.run(
             ["cc", *_SANITISED_C_FLAGS, *macros, "-o", str(program), str(source)],
@@ -137,14 +137,14 @@ def sanitised_outputs(
             )
         except subprocess.TimeoutExpired as error:
             raise SanitiserFinding(
-                *_place(error.stderr or b"", f"no end within {_SECONDS} s")
+                *_find_last_graph(error.stderr or b"", f"no end within {_SECONDS} s")
             ) from None
     if done.returncode != 0:
-        raise SanitiserFinding(*_place(done.stderr, f"exit status {done.returncode}"))
-    return _outputs(graphs, done.stdout)
+        raise SanitiserFinding(*_find_last_graph(done.stderr, f"exit status {done.returncode}"))
+    return _split_outputs(graphs, done.stdout)
 
 
-def joined_source(graphs: Sequence[SourceParts]) -> str:
+def join_sources(graphs: Sequence[SourceParts]) -> str:
     """Return one C source of several graphs: kernels once, and names that each graph has with
     its number.
     """
@@ -153,7 +153,7 @@ def joined_source(graphs: Sequence[SourceParts]) -> str:
     return "\n".join([*kernels, *bodies])
 
 
-def _program(graphs: Sequence[tuple[SourceParts, Sequence[Batch]]]) -> str:
+def _build_program(graphs: Sequence[tuple[SourceParts, Sequence[Batch]]]) -> str:
     entries = [
         f"{{nn_input_{n}, nn_output_{n}, nn_run_{n}, {len(runs)}}}"
         for n, (_, runs) in enumerate(graphs)
@@ -162,22 +162,22 @@ def _program(graphs: Sequence[tuple[SourceParts, Sequence[Batch]]]) -> str:
         str(size)
         for parts, _ in graphs
         for side in (parts.io.inputs, parts.io.outputs)
-        for size in [*(_bytes(spec) for spec in side), -1]
+        for size in [*(_count_bytes(spec) for spec in side), -1]
     ]
-    return joined_source([parts for parts, _ in graphs]) + _MAIN % (
+    return join_sources([parts for parts, _ in graphs]) + _MAIN % (
         ", ".join(entries),
         ", ".join(sizes),
     )
 
 
-def _place(errors: bytes, otherwise: str) -> tuple[int, str]:
+def _find_last_graph(errors: bytes, otherwise: str) -> tuple[int, str]:
     """Return which graph was computed last, and what was told then."""
     *_, last = ["graph -1\n", *re.split(r"(?m)(?=^graph \d+$)", errors.decode(errors="replace"))]
     head, _, told = last.partition("\n")
     return int(head.split()[1]), told.strip() or otherwise
 
 
-def _outputs(
+def _split_outputs(
     graphs: Sequence[tuple[SourceParts, Sequence[Batch]]], written: bytes
 ) -> list[list[dict[str, np.ndarray]]]:
     at, found = 0, list[list[dict[str, np.ndarray]]]()
@@ -186,14 +186,14 @@ def _outputs(
         for _ in batches:
             found[-1].append({})
             for spec in parts.io.outputs:
-                kind, size = np.dtype(spec.dtype), _bytes(spec)
+                kind, size = np.dtype(spec.dtype), _count_bytes(spec)
                 flat = np.frombuffer(written, kind, size // kind.itemsize, at)
                 found[-1][-1][spec.name] = flat.reshape([length or 0 for length in spec.shape])
                 at += size
     return found
 
 
-def _bytes(spec: TensorSpec) -> int:
+def _count_bytes(spec: TensorSpec) -> int:
     return (
         int(np.prod([length or 0 for length in spec.shape], dtype=np.int64))
         * np.dtype(spec.dtype).itemsize
@@ -268,13 +268,15 @@ class COperatorContract(DiscoverableContract):
         return type(operator)
 
     def test_it_names_its_operator_and_is_found_by_it(self, operator: COperator) -> None:
-        assert operator.operator in own_kernels([operator.dotted_path()])
+        assert operator.operator in find_own_builders([operator.get_dotted_path()])
 
     def test_it_computes_what_its_reference_does_and_touches_nothing_else(
         self, operator: COperator, cases: Sequence[OperatorCase]
     ) -> None:
-        graphs = [(_source(operator, case), _runs(case, self.span)) for case in cases]
-        for case, (_, runs), found in zip(cases, graphs, sanitised_outputs(graphs), strict=True):
+        graphs = [
+            (_generate_source(operator, case), _create_runs(case, self.span)) for case in cases
+        ]
+        for case, (_, runs), found in zip(cases, graphs, run_sanitized(graphs), strict=True):
             for batch, outputs in zip(runs, found, strict=True):
                 given = [
                     batch.get(spec.name, case.constants.get(n))
@@ -304,7 +306,7 @@ class COperatorContract(DiscoverableContract):
                     outputs = [*case.outputs]
                     outputs[number] = replace(spec, **change)
                     with pytest.raises(CompileError):
-                        _source(operator, replace(case, outputs=outputs))
+                        _generate_source(operator, replace(case, outputs=outputs))
 
     def test_it_refuses_inputs_of_other_types_and_missing_ones(
         self, operator: COperator, cases: Sequence[OperatorCase]
@@ -317,16 +319,16 @@ class COperatorContract(DiscoverableContract):
                     place: array for place, array in case.constants.items() if place != number
                 }
                 with pytest.raises(CompileError):
-                    _source(operator, replace(case, inputs=inputs, constants=constants))
+                    _generate_source(operator, replace(case, inputs=inputs, constants=constants))
             with pytest.raises(CompileError):
-                _source(operator, replace(case, inputs=[], constants={}))
+                _generate_source(operator, replace(case, inputs=[], constants={}))
 
     def test_its_c_needs_no_library_and_gives_no_warning(
         self, operator: COperator, cases: Sequence[OperatorCase], tmp_path: Path
     ) -> None:
         for case in cases:
             path, made = tmp_path / "one.c", tmp_path / "one.o"
-            path.write_text(_source(operator, case).text, "utf-8")
+            path.write_text(_generate_source(operator, case).text, "utf-8")
             done = subprocess.run(
                 ["cc", *_FLAGS, "-c", "-o", str(made), str(path)],
                 capture_output=True,
@@ -340,11 +342,13 @@ class COperatorContract(DiscoverableContract):
             assert set(needed) <= {"U", "_GLOBAL_OFFSET_TABLE_"}, f"it needs {' '.join(needed)}"
 
 
-def _source(operator: COperator, case: OperatorCase) -> Source:
-    return source_of_one(operator, case.inputs, case.outputs, case.constants, case.options)
+def _generate_source(operator: COperator, case: OperatorCase) -> Source:
+    return generate_operator_source(
+        operator, case.inputs, case.outputs, case.constants, case.options
+    )
 
 
-def _runs(case: OperatorCase, span: float) -> list[dict[str, np.ndarray]]:
+def _create_runs(case: OperatorCase, span: float) -> list[dict[str, np.ndarray]]:
     """Return inputs of three runs: random numbers, and the least and the greatest."""
     random = np.random.default_rng(7)
     found = []

@@ -14,10 +14,10 @@ from nnpipe.testing.trainings import (
     Interrupted,
     Interruption,
     WatchedTraining,
-    keras_training,
-    torch_training,
-    tree,
-    unwatched,
+    list_files,
+    run_keras_training,
+    run_torch_training,
+    run_unwatched,
 )
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.selection import check_frameworks
@@ -75,35 +75,35 @@ class CallbackContract(DiscoverableContract):
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        _needs(callback, "torch")
+        _skip_unless_supported(callback, "torch")
         here = tmp_path / "here"
         here.mkdir()
         monkeypatch.chdir(here)
-        alone = unwatched(training)
-        found = torch_training(training, tmp_path / "run", [callback])
+        alone = run_unwatched(training)
+        found = run_torch_training(training, tmp_path / "run", [callback])
         assert [part for part in alone if found[part] != alone[part]] == []
-        assert tree(here) == []
+        assert list_files(here) == []
 
     def test_a_training_that_was_interrupted_goes_on_with_it(
         self, callback: Callback, training: WatchedTraining, tmp_path: Path
     ) -> None:
-        _needs(callback, "torch")
-        again, alone = copy.deepcopy(callback), unwatched(training)
+        _skip_unless_supported(callback, "torch")
+        again, alone = copy.deepcopy(callback), run_unwatched(training)
         with pytest.raises(Interrupted):
-            torch_training(training, tmp_path / "run", [callback, Interruption(2)])
-        found = torch_training(training, tmp_path / "run", [again, Interruption(0)])
+            run_torch_training(training, tmp_path / "run", [callback, Interruption(2)])
+        found = run_torch_training(training, tmp_path / "run", [again, Interruption(0)])
         assert [part for part in ("weights", "history") if found[part] != alone[part]] == []
 
     def test_a_training_with_keras_is_the_same_with_it(
         self, callback: Callback, tmp_path: Path
     ) -> None:
-        _needs(callback, "keras")
-        alone = keras_training(tmp_path / "alone", [])
-        found = keras_training(tmp_path / "watched", [callback])
+        _skip_unless_supported(callback, "keras")
+        alone = run_keras_training(tmp_path / "alone", [])
+        found = run_keras_training(tmp_path / "watched", [callback])
         assert [part for part in alone if found[part] != alone[part]] == []
 
 
-def _needs(callback: Callback, framework: str) -> None:
+def _skip_unless_supported(callback: Callback, framework: str) -> None:
     if framework not in callback.frameworks:
         pytest.skip(f"supports only {' and '.join(callback.frameworks)}")
     pytest.importorskip(framework, reason=f"{framework} is not installed")

@@ -43,7 +43,7 @@ class ChannelContract:
         pieces: list[memoryview | bytes] = [
             memoryview(b) if n % 2 else b for n, b in enumerate(buffers)
         ]
-        with meanwhile(host.send, pieces):
+        with run_meanwhile(host.send, pieces):
             assert receive(target, sum(map(len, buffers))) == b"".join(buffers)
 
     def test_nothing_can_be_sent(self, channels: Channels) -> None:
@@ -55,7 +55,7 @@ class ChannelContract:
     def test_a_large_payload_arrives_unchanged(self, channels: Channels) -> None:
         host, target = channels
         data = np.random.default_rng(0).integers(0, 256, 3 << 20, np.uint8)
-        with meanwhile(host.send, [b"head", data.data]):
+        with run_meanwhile(host.send, [b"head", data.data]):
             assert receive(target, 4) == b"head"
             assert receive(target, data.nbytes) == data.tobytes()
 
@@ -134,17 +134,17 @@ def receive(channel: Channel, count: int) -> bytes:
 
 
 @contextmanager
-def meanwhile(action: object, *arguments: object) -> Iterator[None]:
+def run_meanwhile(action: object, *arguments: object) -> Iterator[None]:
     """Call a function in a thread while the block runs; its error, if any, is raised at the end."""
     errors: list[BaseException] = []
 
-    def body() -> None:
+    def run_action() -> None:
         try:
             action(*arguments)  # type: ignore[operator]
         except BaseException as error:
             errors.append(error)
 
-    thread = threading.Thread(target=body, daemon=True)
+    thread = threading.Thread(target=run_action, daemon=True)
     thread.start()
     yield
     thread.join(10)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.artifact import Artifact, get_sidecar_path
 from nnpipe.core.compiler import Calibration, ModelCompiler
 from nnpipe.core.component import Component
 from nnpipe.core.errors import (
@@ -21,12 +21,12 @@ from nnpipe.core.errors import (
     NNPipeError,
     SpecMismatch,
 )
-from nnpipe.core.files import sha256_of
+from nnpipe.core.files import compute_sha256
 from nnpipe.core.quantization import adapt_inputs, adapt_outputs
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.testing.component import ComponentContract
-from nnpipe.testing.runtime import nothing_installed, spoiled
+from nnpipe.testing.runtime import damage_content, hide_packages
 from nnpipe.testing.session import assert_one_line
 
 
@@ -172,9 +172,9 @@ class ModelCompilerContract(ComponentContract):
         batches: Sequence[Batch],
         expected: Sequence[Batch],
     ) -> None:
-        found = outputs_of(runtime, compiled, artifact.io, batches)
+        found = run_compiled(runtime, compiled, artifact.io, batches)
         for name in found[0]:
-            have, want = _joined(found, name), _joined(expected, name)
+            have, want = _join_batches(found, name), _join_batches(expected, name)
             np.testing.assert_allclose(have, want, rtol=0, atol=self.tolerance, err_msg=name)
             if have.ndim > 1 and have.shape[-1] > 1:
                 assert np.mean(have.argmax(-1) == want.argmax(-1)) >= self.agreement, name
@@ -193,8 +193,8 @@ class ModelCompilerContract(ComponentContract):
         again = compiler.compile(artifact, path, calibration)
         assert again.path == path
         assert again.io == compiled.io
-        first = outputs_of(runtime, compiled, artifact.io, batches[:3])
-        second = outputs_of(runtime, again, artifact.io, batches[:3])
+        first = run_compiled(runtime, compiled, artifact.io, batches[:3])
+        second = run_compiled(runtime, again, artifact.io, batches[:3])
         for one, other in zip(first, second, strict=True):
             for name in one:
                 np.testing.assert_array_equal(one[name], other[name], err_msg=name)
@@ -214,7 +214,7 @@ class ModelCompilerContract(ComponentContract):
         assert capfd.readouterr() == ("", "")
         artifact.verify()
         assert sorted(set(artifact.path.parent.iterdir()) - {target.parent}) == before
-        assert sorted(target.parent.iterdir()) == sorted([target, sidecar_of(target)])
+        assert sorted(target.parent.iterdir()) == sorted([target, get_sidecar_path(target)])
 
     # -- what goes wrong ------------------------------------------------------------------------
 
@@ -242,9 +242,9 @@ class ModelCompilerContract(ComponentContract):
     ) -> None:
         path = tmp_path / "damaged" / artifact.path.name
         path.parent.mkdir()
-        path.write_bytes(spoiled(artifact.path.read_bytes(), damage))
-        digest = sha256_of(path) if described else artifact.sha256
-        with _old_result(tmp_path, compiler) as target, pytest.raises(NNPipeError) as caught:
+        path.write_bytes(damage_content(artifact.path.read_bytes(), damage))
+        digest = compute_sha256(path) if described else artifact.sha256
+        with _check_old_result(tmp_path, compiler) as target, pytest.raises(NNPipeError) as caught:
             compiler.compile(
                 dataclasses.replace(artifact, path=path, sha256=digest), target, calibration
             )
@@ -255,7 +255,10 @@ class ModelCompilerContract(ComponentContract):
         self, compiler: ModelCompiler, artifact: Artifact, calibration: Calibration, tmp_path: Path
     ) -> None:
         gone = dataclasses.replace(artifact, path=tmp_path / "gone" / artifact.path.name)
-        with _old_result(tmp_path, compiler) as target, pytest.raises(ArtifactError) as caught:
+        with (
+            _check_old_result(tmp_path, compiler) as target,
+            pytest.raises(ArtifactError) as caught,
+        ):
             compiler.compile(gone, target, calibration)
         assert str(gone.path) in str(caught.value)
         assert_one_line(caught.value)
@@ -265,7 +268,7 @@ class ModelCompilerContract(ComponentContract):
     ) -> None:
         _skip_unless_calibrated(compiler)
         with (
-            _old_result(tmp_path, compiler) as target,
+            _check_old_result(tmp_path, compiler) as target,
             pytest.raises(ConfigError, match="calibration") as caught,
         ):
             compiler.compile(artifact, target)
@@ -276,7 +279,7 @@ class ModelCompilerContract(ComponentContract):
     ) -> None:
         _skip_unless_calibrated(compiler)
         with (
-            _old_result(tmp_path, compiler) as target,
+            _check_old_result(tmp_path, compiler) as target,
             pytest.raises(ConfigError, match="calibration") as caught,
         ):
             compiler.compile(artifact, target, lambda: ())
@@ -287,7 +290,7 @@ class ModelCompilerContract(ComponentContract):
     ) -> None:
         _skip_unless_calibrated(compiler)
         wrong = {f"{name}_too": array for name, array in batches[0].items()}
-        with _old_result(tmp_path, compiler) as target, pytest.raises(SpecMismatch) as caught:
+        with _check_old_result(tmp_path, compiler) as target, pytest.raises(SpecMismatch) as caught:
             compiler.compile(artifact, target, lambda: (wrong,))
         assert_one_line(caught.value)
 
@@ -301,9 +304,9 @@ class ModelCompilerContract(ComponentContract):
     ) -> None:
         if not compiler.requires:
             pytest.skip(f"{type(compiler).__name__} needs no package")
-        nothing_installed(monkeypatch)
+        hide_packages(monkeypatch)
         with (
-            _old_result(tmp_path, compiler) as target,
+            _check_old_result(tmp_path, compiler) as target,
             pytest.raises(MissingDependency, match="pip install") as caught,
         ):
             compiler.compile(artifact, target, calibration)
@@ -311,7 +314,7 @@ class ModelCompilerContract(ComponentContract):
         assert_one_line(caught.value)
 
 
-def outputs_of(
+def run_compiled(
     runtime: Runtime, compiled: Artifact, io: IOSpec, batches: Sequence[Batch]
 ) -> list[dict[str, np.ndarray]]:
     """Return the compiled model's outputs for batches of the source, converted to its inputs and
@@ -331,7 +334,7 @@ def outputs_of(
 
 
 @contextmanager
-def _old_result(folder: Path, compiler: ModelCompiler) -> Iterator[Path]:
+def _check_old_result(folder: Path, compiler: ModelCompiler) -> Iterator[Path]:
     """Put a file at the path of a result, and check at the end that it is unchanged and alone."""
     target = folder / "results" / f"old{compiler.suffix}"
     target.parent.mkdir()
@@ -346,5 +349,5 @@ def _skip_unless_calibrated(compiler: ModelCompiler) -> None:
         pytest.skip(f"{type(compiler).__name__} needs no calibration with these arguments")
 
 
-def _joined(batches: Sequence[Batch], name: str) -> np.ndarray:
+def _join_batches(batches: Sequence[Batch], name: str) -> np.ndarray:
     return np.concatenate([np.atleast_1d(batch[name]) for batch in batches])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nnpipe.core.arguments import arguments_of, show
+from nnpipe.core.arguments import list_arguments, show
 from nnpipe.core.component import Component
 from nnpipe.core.discoverable import Discoverable
 from nnpipe.core.errors import ConfigError
@@ -51,7 +51,7 @@ def probe(name, file):
         module = sys.modules[name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     for found in vars(module).values():
-        if isinstance(found, type) and found.__module__ == module.__name__ and hasattr(found, "dotted_path"):
+        if isinstance(found, type) and found.__module__ == module.__name__ and hasattr(found, "get_dotted_path"):
             told = found.form_argparse().format_help() if hasattr(found, "form_argparse") else found.options()
             print(found.__name__, told)
 for line in sys.stdin:
@@ -99,17 +99,18 @@ class ComponentContract:
     def test_it_survives_the_command_line(self, component: Component) -> None:
         parser = type(component).form_argparse()
         assert (
-            type(component).from_argparse(parser.parse_args(command_line(component))) == component
+            type(component).from_argparse(parser.parse_args(build_command_line(component)))
+            == component
         )
 
     def test_its_arguments_never_change(self, component: Component) -> None:
-        for declared in arguments_of(type(component)):
+        for declared in list_arguments(type(component)):
             with pytest.raises(dataclasses.FrozenInstanceError):
                 setattr(component, declared.name, getattr(component, declared.name))
 
     def test_equal_arguments_make_equal_components(self, component: Component) -> None:
         twin = type(component)(
-            **{a.name: getattr(component, a.name) for a in arguments_of(type(component))}
+            **{a.name: getattr(component, a.name) for a in list_arguments(type(component))}
         )
         assert twin is not component
         assert twin == component
@@ -121,17 +122,17 @@ class ComponentContract:
         text = repr(component)
         assert text.startswith(type(component).__qualname__ + "(")
         assert "\n" not in text
-        for declared in arguments_of(type(component)):
+        for declared in list_arguments(type(component)):
             assert f"{declared.name}=" in text
 
     def test_it_has_a_summary_and_help_for_every_argument(self, component: Component) -> None:
         assert type(component).summary(), "the class needs a docstring of its own"
-        for declared in arguments_of(type(component)):
+        for declared in list_arguments(type(component)):
             assert declared.help.strip(), f"the argument {declared.name} needs help=..."
 
     def test_its_help_shows_every_option(self, component: Component) -> None:
         text = type(component).form_argparse().format_help()
-        assert [a.flag for a in arguments_of(type(component)) if a.flag not in text] == []
+        assert [a.flag for a in list_arguments(type(component)) if a.flag not in text] == []
 
     def test_an_unknown_argument_is_refused_in_one_line(self, component: Component) -> None:
         with pytest.raises(ConfigError, match="no_such_argument") as caught:
@@ -139,7 +140,7 @@ class ComponentContract:
         assert "\n" not in str(caught.value)
 
     def test_a_value_of_the_wrong_type_is_refused_in_one_line(self, component: Component) -> None:
-        for declared in arguments_of(type(component)):
+        for declared in list_arguments(type(component)):
             with pytest.raises(ConfigError, match=declared.name) as caught:
                 type(component).from_json(component.to_json() | {declared.name: {"not": "a value"}})
             assert "\n" not in str(caught.value)
@@ -155,14 +156,14 @@ class ComponentContract:
 def check_needs_no_framework(cls: type[Discoverable]) -> None:
     """Import a class's module in a process without frameworks, and read its options."""
     needs = {name.partition(".")[0] for need in cls.requires for name in need.split("|")}
-    told = _told_without(cls.__module__, inspect.getfile(cls), tuple(sorted({*HEAVY, *needs})))
+    told = _read_help_without(cls.__module__, inspect.getfile(cls), tuple(sorted({*HEAVY, *needs})))
     assert cls.__name__ in told
 
 
 @functools.cache
-def _told_without(module: str, file: str, blocked: tuple[str, ...]) -> str:
+def _read_help_without(module: str, file: str, blocked: tuple[str, ...]) -> str:
     """Return the help of a module's classes, read once for all of them."""
-    probes = _probes()
+    probes = _start_probes()
     assert probes.stdin is not None
     assert probes.stdout is not None
     with tempfile.TemporaryDirectory() as folder:
@@ -174,27 +175,27 @@ def _told_without(module: str, file: str, blocked: tuple[str, ...]) -> str:
         status = probes.stdout.readline().strip()
         if not status:  # the process has ended
             status = str(probes.wait())
-            _probes.cache_clear()
+            _start_probes.cache_clear()
         told = output.read_text("utf-8") if output.exists() else ""
     assert status == "0", told
     return told
 
 
 @functools.cache
-def _probes() -> subprocess.Popen[str]:
+def _start_probes() -> subprocess.Popen[str]:
     """Start the process that imports modules; it ends with this one."""
     command = [sys.executable, "-c", _PROBES, json.dumps([HEAVY, sys.path])]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def command_line(component: Component) -> list[str]:
+def build_command_line(component: Component) -> list[str]:
     """Return the command-line options that make ``component``.
 
     An argument that is ``None`` or an empty tuple has no option and keeps its
     default.
     """
     words: list[str] = []
-    for declared in arguments_of(type(component)):
+    for declared in list_arguments(type(component)):
         value = getattr(component, declared.name)
         if isinstance(value, bool):
             words.append(declared.flag if value else "--no-" + declared.flag.removeprefix("--"))

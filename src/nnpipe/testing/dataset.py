@@ -1,7 +1,7 @@
 """The contract of data sets.
 
 Tests of optional methods are skipped if the data set does not offer them (see
-:func:`~nnpipe.core.component.overridden`).
+:func:`~nnpipe.core.component.is_overridden`).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from nnpipe.core.component import Component, overridden
+from nnpipe.core.component import Component, is_overridden
 from nnpipe.core.dataset import SPLITS, Dataset
 from nnpipe.core.errors import MissingDependency, NNPipeError
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.task import scores_classes
+from nnpipe.core.task import has_class_scores
 from nnpipe.core.tensors import Batch, check_batch
 from nnpipe.testing.component import ComponentContract
-from nnpipe.testing.runtime import nothing_installed
+from nnpipe.testing.runtime import hide_packages
 from nnpipe.testing.session import assert_one_line
 
 
@@ -74,7 +74,7 @@ class DatasetContract(ComponentContract):
         assert all(tensor.shape[:1] == (None,) for tensor in (*spec.inputs, *spec.targets))
         assert len(set(spec.class_names)) == len(spec.class_names)
         assert all(isinstance(name, str) and name for name in spec.class_names)
-        if scores_classes(prepared.spec.task):
+        if has_class_scores(prepared.spec.task):
             assert [(target.name, target.shape, target.dtype) for target in spec.targets] == [
                 ("label", (None,), "int64")
             ]
@@ -168,7 +168,7 @@ class DatasetContract(ComponentContract):
     # -- splits ---------------------------------------------------------------------------------
 
     def test_splits_share_nothing_and_hold_everything(self, prepared: Dataset) -> None:
-        _needs_split(prepared)
+        _skip_unless_split(prepared)
         splits = [prepared.split(name) for name in SPLITS]
         assert all(split.dtype == np.int64 and split.ndim == 1 for split in splits)
         together = np.concatenate(splits)
@@ -177,7 +177,7 @@ class DatasetContract(ComponentContract):
     def test_splits_are_the_same_every_time_and_belong_to_the_caller(
         self, prepared: Dataset
     ) -> None:
-        _needs_split(prepared)
+        _skip_unless_split(prepared)
         twin = dataclasses.replace(prepared)
         twin.prepare()
         for name in SPLITS:
@@ -187,7 +187,7 @@ class DatasetContract(ComponentContract):
             np.testing.assert_array_equal(prepared.split(name), before)
 
     def test_an_unknown_split_is_refused(self, prepared: Dataset) -> None:
-        _needs_split(prepared)
+        _skip_unless_split(prepared)
         with pytest.raises(NNPipeError, match="no_such_split") as caught:
             prepared.split("no_such_split")
         assert_one_line(caught.value)
@@ -195,13 +195,13 @@ class DatasetContract(ComponentContract):
     def test_without_fractions_nothing_is_drawn_from_the_training_samples(
         self, prepared: Dataset
     ) -> None:
-        _needs_split(prepared)
+        _skip_unless_split(prepared)
         plain = dataclasses.replace(prepared, validation_fraction=0.0, test_fraction=0.0)
         plain.prepare()
         assert set(prepared.split("train")) <= set(plain.split("train"))
 
     def test_calibration_gives_single_training_samples(self, prepared: Dataset) -> None:
-        _needs_split(prepared)
+        _skip_unless_split(prepared)
         train = prepared.split("train")
         if not len(train):
             pytest.skip(f"{type(prepared).__name__} has no training samples")
@@ -217,21 +217,21 @@ class DatasetContract(ComponentContract):
 
     def test_every_evaluated_sample_counts_once(self, prepared: Dataset) -> None:
         indices = np.arange(min(20, len(prepared)))
-        whole = self._judged(prepared, indices)
+        whole = self._evaluate(prepared, indices)
         assert whole.task == prepared.spec.task
         assert len(whole) == len(indices)
         half = len(indices) // 2
-        parts = Evaluation.joined(
-            [self._judged(prepared, part) for part in (indices[:half], indices[half:])]
+        parts = Evaluation.concat(
+            [self._evaluate(prepared, part) for part in (indices[:half], indices[half:])]
         )
         assert parts.class_names == whole.class_names
         _assert_equal((parts.arrays,), (whole.arrays,))
 
     def test_a_perfect_classifier_makes_no_mistake(self, prepared: Dataset) -> None:
-        if not scores_classes(prepared.spec.task):
+        if not has_class_scores(prepared.spec.task):
             pytest.skip("its models do not score classes")
         indices = np.arange(min(20, len(prepared)))
-        judged = self._judged(prepared, indices)
+        judged = self._evaluate(prepared, indices)
         truth = prepared.read(indices)[1]["label"]
         np.testing.assert_array_equal(judged.arrays["truth"], truth)
         np.testing.assert_array_equal(judged.arrays["predicted"], truth)
@@ -247,7 +247,7 @@ class DatasetContract(ComponentContract):
             prepared.evaluate(wrong, truth)
         assert_one_line(caught.value)
 
-    def _judged(self, dataset: Dataset, indices: npt.NDArray[Any]) -> Evaluation:
+    def _evaluate(self, dataset: Dataset, indices: npt.NDArray[Any]) -> Evaluation:
         truth = dataset.read(indices)[1]
         return dataset.evaluate(self.perfect(dataset, truth), truth)
 
@@ -272,14 +272,14 @@ class DatasetContract(ComponentContract):
     ) -> None:
         if not dataset.requires:
             pytest.skip(f"{type(dataset).__name__} needs no package")
-        nothing_installed(monkeypatch)
+        hide_packages(monkeypatch)
         with pytest.raises(MissingDependency, match="pip install") as caught:
             dataset.prepare()
         assert_one_line(caught.value)
 
 
-def _needs_split(dataset: Dataset) -> None:
-    if not overridden(dataset, "split", Dataset):
+def _skip_unless_split(dataset: Dataset) -> None:
+    if not is_overridden(dataset, "split", Dataset):
         pytest.skip(f"{type(dataset).__name__} has no splits")
 
 

@@ -35,7 +35,7 @@ class DiscoverableContract:
             "declare the class in a module, not in a function"
         )
         import_module(discovered.__module__)
-        assert find(discovered.dotted_path(), discovered) is discovered
+        assert find(discovered.get_dotted_path(), discovered) is discovered
 
     def test_it_has_a_summary(self, discovered: type[Discoverable]) -> None:
         assert discovered.summary(), "the class needs a docstring of its own"

@@ -118,13 +118,13 @@ def spin(nanoseconds: int) -> None:
 # Runtimes with prescribed behaviour, for testing and measuring the line between a host and a
 # target.
 #
-# Their "models" are JSON files of format ``fake`` (:func:`fake_model`): inputs, outputs and
+# Their "models" are JSON files of format ``fake`` (:func:`write_fake_model`): inputs, outputs and
 # behaviour.  Nothing here needs pytest or a framework, so a server can run them.
 
 _COLD_AFTER_NS = 5_000_000
 
 
-def fake_model(
+def write_fake_model(
     folder: Path, io: IOSpec, *, padding: int = 0, format: str = "fake", **behaviour: Any
 ) -> Artifact:
     """Write a model for :class:`FakeRuntime`, and return it.
@@ -149,10 +149,10 @@ def fake_model(
     """
     path = folder / f"fake{len(list(folder.iterdir()))}.fake"
     path.write_bytes(json.dumps(behaviour).encode() + b"\n" + os.urandom(padding))
-    return Artifact.of(path, format, io)
+    return Artifact.create(path, format, io)
 
 
-def flat_io(inputs: int, outputs: int) -> IOSpec:
+def build_flat_io(inputs: int, outputs: int) -> IOSpec:
     """Return the specification of one input and one output with these numbers of bytes."""
     return IOSpec((TensorSpec("x", (inputs,), "uint8"),), (TensorSpec("y", (outputs,), "uint8"),))
 
@@ -201,7 +201,7 @@ class ScriptedSession(InferenceSession):
         self._misbehave("run")
         self._runs += 1
         if not self._tell_time:
-            self._outputs = expected(self.io, self._batch)
+            self._outputs = compute_expected(self.io, self._batch)
         wanted = self._spin_ns + (self._cold_ns if begun - self._ended > _COLD_AFTER_NS else 0)
         while (taken := time.perf_counter_ns() - begun) < wanted:
             pass
@@ -231,7 +231,7 @@ class ScriptedSession(InferenceSession):
             self._outputs = {"y": np.zeros(7, np.uint8)}
 
 
-def expected(io: IOSpec, batch: Batch) -> dict[str, np.ndarray]:
+def compute_expected(io: IOSpec, batch: Batch) -> dict[str, np.ndarray]:
     """Return the outputs that a fake model computes."""
     source = batch[io.inputs[0].name]
     free = [
@@ -285,7 +285,7 @@ class _NoOpSession(InferenceSession):
 
 
 class MemoryChannel(Channel):
-    """One end of a line in memory; made by :func:`memory_pair`."""
+    """One end of a line in memory; made by :func:`create_memory_pair`."""
 
     capacity: ClassVar[int] = 1 << 30
 
@@ -345,7 +345,7 @@ class _Pipe:
             self._changed.notify_all()
 
 
-def memory_pair(timeout: float = 5.0) -> tuple[MemoryChannel, MemoryChannel]:
+def create_memory_pair(timeout: float = 5.0) -> tuple[MemoryChannel, MemoryChannel]:
     """Return the two ends of a new line; ``timeout`` is in seconds."""
     there, back = _Pipe(), _Pipe()
     return MemoryChannel(back, there, timeout), MemoryChannel(there, back, timeout)
@@ -363,7 +363,7 @@ class MemoryListener(Listener):
         """Open a line and return the host's end."""
         if self._closed:
             raise TransportError("nobody listens any longer")
-        host, target = memory_pair(self._timeout)
+        host, target = create_memory_pair(self._timeout)
         self._waiting.put(target)
         return host
 

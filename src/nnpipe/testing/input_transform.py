@@ -11,7 +11,7 @@ import pytest
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.input_transform import InputTransform, transform_from
-from nnpipe.core.tensor_meaning import InputMeaning
+from nnpipe.core.tensor_metadata import InputProcessing
 from nnpipe.testing.component import ComponentContract
 from nnpipe.testing.session import assert_one_line
 
@@ -40,12 +40,12 @@ class InputTransformContract(ComponentContract):
         return transform
 
     def test_it_travels_in_a_models_meaning(self, transform: InputTransform) -> None:
-        meaning = InputMeaning("x", transform=transform.describe())
-        told = InputMeaning.from_json(json.loads(json.dumps(meaning.to_json()))).transform
+        meaning = InputProcessing("x", transform=transform.describe())
+        told = InputProcessing.from_json(json.loads(json.dumps(meaning.to_json()))).transform
         assert told is not None
         assert transform_from(told) == transform
-        assert transform.words()
-        assert "\n" not in transform.words()
+        assert transform.format_description()
+        assert "\n" not in transform.format_description()
 
     def test_each_sample_is_transformed_by_itself(
         self, transform: InputTransform, samples: npt.NDArray[np.generic]

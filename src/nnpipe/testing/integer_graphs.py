@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.testing.model_files import _packed
+from nnpipe.testing.model_files import _pack_model
 
 
 class IntegerGraph:
@@ -37,7 +37,7 @@ class IntegerGraph:
             *(int(n) for n in random.integers(1, 9, 2)),
             int(random.integers(1, 7)),
         ]
-        self._values = [self._value(shape)]
+        self._values = [self._add_value(shape)]
 
     def _tensor(
         self, shape: Sequence[int], kind: str, scale: Any = None, zero: Any = None, axis: int = 0
@@ -61,7 +61,7 @@ class IntegerGraph:
         self._tensors[number].buffer = len(self._buffers) - 1
         return number
 
-    def _value(self, shape: Sequence[int], like: int | None = None) -> int:
+    def _add_value(self, shape: Sequence[int], like: int | None = None) -> int:
         """Return a tensor with a scale and zero point of its own, or with those of another."""
         if like is not None:
             held = self._tensors[like].quantization
@@ -74,7 +74,7 @@ class IntegerGraph:
             self._random.integers(low, high + 1),
         )
 
-    def _operator(
+    def _add_operator(
         self, name: str, inputs: Sequence[int], output: int, options: str = "", **fields: Any
     ) -> None:
         code = getattr(self._schema.BuiltinOperator, name)
@@ -95,13 +95,15 @@ class IntegerGraph:
         self._operators.append(made)
         self._values.append(output)
 
-    def _shape(self, number: int) -> list[int]:
+    def _get_shape(self, number: int) -> list[int]:
         return list(self._tensors[number].shape)
 
-    def _activation(self) -> int:
+    def _choose_activation(self) -> int:
         return int(self._random.choice([0, 1, 3]))
 
-    def _weights(self, shape: Sequence[int], channels: int, axis: int, source: int) -> list[int]:
+    def _add_weights(
+        self, shape: Sequence[int], channels: int, axis: int, source: int
+    ) -> list[int]:
         """Return weights and a bias; int8 weights of convolutions have a scale for each channel."""
         count = channels if self._dtype == "int8" and axis >= 0 else 1
         low, high, zero = (
@@ -116,8 +118,8 @@ class IntegerGraph:
         held = float(np.asarray(self._tensors[source].quantization.scale)[0])
         return [weights, self._constant(bias, scales * np.float32(held), np.zeros(count, np.int64))]
 
-    def _window(self, name: str, source: int) -> None:
-        batch, height, width, depth = self._shape(source)
+    def _add_window(self, name: str, source: int) -> None:
+        batch, height, width, depth = self._get_shape(source)
         stride_h, stride_w = (int(n) for n in self._random.integers(1, 3, 2))
         step_h, step_w = (
             (int(n) for n in self._random.integers(1, 3, 2)) if "POOL" not in name else (1, 1)
@@ -135,10 +137,10 @@ class IntegerGraph:
             )
         ]
         fields = {"padding": int(not same), "strideH": stride_h, "strideW": stride_w}
-        fields["fusedActivationFunction"] = self._activation()
+        fields["fusedActivationFunction"] = self._choose_activation()
         if "POOL" in name:
-            output = self._value([batch, *made, depth], like=source)
-            self._operator(
+            output = self._add_value([batch, *made, depth], like=source)
+            self._add_operator(
                 name,
                 [source],
                 output,
@@ -151,33 +153,33 @@ class IntegerGraph:
         fields |= {"dilationHFactor": step_h, "dilationWFactor": step_w}
         if name == "CONV_2D":
             channels = int(self._random.integers(1, 9))
-            extra = self._weights([channels, rows, columns, depth], channels, 0, source)
+            extra = self._add_weights([channels, rows, columns, depth], channels, 0, source)
             options = "Conv2DOptions"
         else:
             times = int(self._random.integers(1, 3))
             channels, fields["depthMultiplier"] = depth * times, times
-            extra = self._weights([1, rows, columns, channels], channels, 3, source)
+            extra = self._add_weights([1, rows, columns, channels], channels, 3, source)
             options = "DepthwiseConv2DOptions"
-        self._operator(
-            name, [source, *extra], self._value([batch, *made, channels]), options, **fields
+        self._add_operator(
+            name, [source, *extra], self._add_value([batch, *made, channels]), options, **fields
         )
 
-    def _dense(self, source: int) -> None:
-        units, depth = int(self._random.integers(1, 9)), math.prod(self._shape(source)[1:])
-        extra = self._weights([units, depth], units, -1, source)
-        fields = {"fusedActivationFunction": self._activation()}
-        self._operator(
+    def _add_dense(self, source: int) -> None:
+        units, depth = int(self._random.integers(1, 9)), math.prod(self._get_shape(source)[1:])
+        extra = self._add_weights([units, depth], units, -1, source)
+        fields = {"fusedActivationFunction": self._choose_activation()}
+        self._add_operator(
             "FULLY_CONNECTED",
             [source, *extra],
-            self._value([self._shape(source)[0], units]),
+            self._add_value([self._get_shape(source)[0], units]),
             "FullyConnectedOptions",
             **fields,
         )
 
-    def _pair(self, name: str, source: int) -> None:
-        shape = self._shape(source)
-        alike = [n for n in self._values if self._shape(n) == shape]
-        other, output = int(self._random.choice(alike)), self._value(shape)
+    def _add_binary(self, name: str, source: int) -> None:
+        shape = self._get_shape(source)
+        alike = [n for n in self._values if self._get_shape(n) == shape]
+        other, output = int(self._random.choice(alike)), self._add_value(shape)
         largest = max(
             float(np.asarray(self._tensors[n].quantization.scale)[0]) for n in (source, other)
         )
@@ -185,58 +187,71 @@ class IntegerGraph:
             [largest * self._random.uniform(0.5, 2)], np.float32
         )
         options = f"{name.capitalize()}Options"
-        self._operator(
-            name, [source, other], output, options, fusedActivationFunction=self._activation()
+        self._add_operator(
+            name,
+            [source, other],
+            output,
+            options,
+            fusedActivationFunction=self._choose_activation(),
         )
 
-    def _pad(self, source: int) -> None:
-        shape = self._shape(source)
+    def _add_pad(self, source: int) -> None:
+        shape = self._get_shape(source)
         widths = np.zeros((len(shape), 2), np.int32)
         widths[1:] = self._random.integers(0, 3, (len(shape) - 1, 2))
         made = [n + int(w.sum()) for n, w in zip(shape, widths, strict=True)]
-        self._operator(
-            "PAD", [source, self._constant(widths)], self._value(made, like=source), "PadOptions"
+        self._add_operator(
+            "PAD",
+            [source, self._constant(widths)],
+            self._add_value(made, like=source),
+            "PadOptions",
         )
 
-    def _mean(self, source: int) -> None:
-        shape = self._shape(source)
+    def _add_mean(self, source: int) -> None:
+        shape = self._get_shape(source)
         axes = self._constant(np.array([1, 2], np.int32)[: max(1, len(shape) - 2)])
         made = [
             1 if place in (1, 2)[: max(1, len(shape) - 2)] else n for place, n in enumerate(shape)
         ]
-        self._operator("MEAN", [source, axes], self._value(made), "ReducerOptions", keepDims=True)
+        self._add_operator(
+            "MEAN", [source, axes], self._add_value(made), "ReducerOptions", keepDims=True
+        )
 
-    def _softmax(self, source: int) -> None:
-        output = self._value(self._shape(source))
+    def _add_softmax(self, source: int) -> None:
+        output = self._add_value(self._get_shape(source))
         held = self._tensors[output].quantization
         held.scale, held.zeroPoint = (
             np.array([1 / 256], np.float32),
             np.array([-128 if self._dtype == "int8" else 0]),
         )
-        self._operator("SOFTMAX", [source], output, "SoftmaxOptions", beta=1.0)
+        self._add_operator("SOFTMAX", [source], output, "SoftmaxOptions", beta=1.0)
 
-    def _join(self, source: int) -> None:
-        shape = self._shape(source)
+    def _add_concatenation(self, source: int) -> None:
+        shape = self._get_shape(source)
         axis = int(self._random.integers(1, len(shape)))
         made = [n * (2 if place == axis else 1) for place, n in enumerate(shape)]
-        output = self._value(made, like=source)
-        self._operator("CONCATENATION", [source, source], output, "ConcatenationOptions", axis=axis)
+        output = self._add_value(made, like=source)
+        self._add_operator(
+            "CONCATENATION", [source, source], output, "ConcatenationOptions", axis=axis
+        )
 
-    def _requantise(self, source: int) -> None:
-        self._operator("QUANTIZE", [source], self._value(self._shape(source)), "QuantizeOptions")
+    def _add_quantize(self, source: int) -> None:
+        self._add_operator(
+            "QUANTIZE", [source], self._add_value(self._get_shape(source)), "QuantizeOptions"
+        )
 
-    def _function(self, name: str, source: int) -> None:
-        output = self._value(self._shape(source))
+    def _add_function(self, name: str, source: int) -> None:
+        output = self._add_value(self._get_shape(source))
         held = self._tensors[output].quantization
         steps, lowest = (256, 0) if name == "LOGISTIC" else (128, 128)
         held.scale, held.zeroPoint = (
             np.array([1 / steps], np.float32),
             np.array([lowest - 128 * (self._dtype == "int8")]),
         )
-        self._operator(name, [source], output)
+        self._add_operator(name, [source], output)
 
-    def _resize(self, source: int) -> None:
-        batch, height, width, depth = self._shape(source)
+    def _add_resize(self, source: int) -> None:
+        batch, height, width, depth = self._get_shape(source)
         made = [int(self._random.integers(1, 2 * n + 1)) for n in (height, width)]
         kinds = ["NearestNeighbor", "Bilinear"] if self._dtype == "int8" else ["NearestNeighbor"]
         kind, size = str(self._random.choice(kinds)), self._constant(np.array(made, np.int32))
@@ -245,12 +260,12 @@ class IntegerGraph:
             "alignCorners": corners,
             "halfPixelCenters": not corners and bool(self._random.integers(2)),
         }
-        output = self._value([batch, *made, depth], like=source)
+        output = self._add_value([batch, *made, depth], like=source)
         name = {"NearestNeighbor": "RESIZE_NEAREST_NEIGHBOR", "Bilinear": "RESIZE_BILINEAR"}[kind]
-        self._operator(name, [source, size], output, f"Resize{kind}Options", **fields)
+        self._add_operator(name, [source, size], output, f"Resize{kind}Options", **fields)
 
-    def _transposed(self, source: int) -> None:
-        batch, height, width, depth = self._shape(source)
+    def _add_transpose_conv(self, source: int) -> None:
+        batch, height, width, depth = self._get_shape(source)
         rows, columns, channels = (int(n) for n in self._random.integers(1, 4, 3))
         strides, same = (
             [int(n) for n in self._random.integers(1, 3, 2)],
@@ -260,12 +275,12 @@ class IntegerGraph:
             length * stride + (0 if same else max(size - stride, 0))
             for length, stride, size in zip((height, width), strides, (rows, columns), strict=True)
         ]
-        kernel, bias = self._weights([channels, rows, columns, depth], channels, 0, source)
+        kernel, bias = self._add_weights([channels, rows, columns, depth], channels, 0, source)
         shape = self._constant(np.array([batch, *made, channels], np.int32))
-        self._operator(
+        self._add_operator(
             "TRANSPOSE_CONV",
             [shape, kernel, source, bias],
-            self._value([batch, *made, channels]),
+            self._add_value([batch, *made, channels]),
             "TransposeConvOptions",
             padding=int(not same),
             strideH=strides[0],
@@ -276,22 +291,22 @@ class IntegerGraph:
         """Add an operator that fits one of the last values."""
         source = self._values[-1]
         makers: list[Callable[[int], None]] = [
-            lambda s: self._pair("ADD", s),
-            lambda s: self._pair("SUB", s),
-            lambda s: self._pair("MUL", s),
-            self._dense,
-            self._softmax,
-            self._join,
-            self._pad,
-            self._requantise,
-            self._mean,
-            lambda s: self._function("LOGISTIC", s),
-            lambda s: self._function("TANH", s),
+            lambda s: self._add_binary("ADD", s),
+            lambda s: self._add_binary("SUB", s),
+            lambda s: self._add_binary("MUL", s),
+            self._add_dense,
+            self._add_softmax,
+            self._add_concatenation,
+            self._add_pad,
+            self._add_quantize,
+            self._add_mean,
+            lambda s: self._add_function("LOGISTIC", s),
+            lambda s: self._add_function("TANH", s),
         ]
-        if len(self._shape(source)) == 4:
-            makers += [self._resize] + [self._transposed] * (self._dtype == "int8")
+        if len(self._get_shape(source)) == 4:
+            makers += [self._add_resize] + [self._add_transpose_conv] * (self._dtype == "int8")
             for name in ("CONV_2D", "DEPTHWISE_CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D"):
-                makers += [lambda s, name=name: self._window(name, s)] * 2  # type: ignore[misc]
+                makers += [lambda s, name=name: self._add_window(name, s)] * 2  # type: ignore[misc]
         makers[int(self._random.integers(len(makers)))](source)
 
     def content(self) -> bytes:
@@ -305,7 +320,7 @@ class IntegerGraph:
             [graph],
             self._buffers,
         )
-        return _packed(model)
+        return _pack_model(model)
 
 
 # Where it is not 2.
@@ -320,7 +335,7 @@ _VERSIONS = {
 }  # fmt: skip
 
 
-def random_integer_graph(
+def generate_integer_graph(
     seed: int, operators: int = 4, kind: type[IntegerGraph] = IntegerGraph
 ) -> bytes:
     """Return a TensorFlow Lite file in 8-bit numbers; equal seeds give equal files.
@@ -352,41 +367,43 @@ class WideIntegerGraph(IntegerGraph):
         """
         source = self._values[-1]
         makers: list[Callable[[int], None]] = [
-            self._element,
-            self._transpose,
-            self._slice,
-            self._greatest,
-            self._chosen,
-            self._slopes,
+            self._add_elementwise,
+            self._add_transpose,
+            self._add_slice,
+            self._add_reduction,
+            self._add_maximum,
+            self._add_prelu,
         ]
         if self._dtype == "int8":
             makers += [
-                self._normalised,
-                self._log_softmax,
-                self._mirrored,
-                self._squared,
-                self._product,
-                self._absolute,
+                self._add_l2_normalization,
+                self._add_log_softmax,
+                self._add_mirror_pad,
+                self._add_squared_difference,
+                self._add_batch_matmul,
+                self._add_abs,
             ]
-            if len(self._shape(source)) == 2:
-                makers += [self._filters] * 6
-            if len(self._shape(source)) == 3:
-                makers += [self._recurrent] * 6
+            if len(self._get_shape(source)) == 2:
+                makers += [self._add_svdf] * 6
+            if len(self._get_shape(source)) == 3:
+                makers += [self._add_lstm] * 6
         if self._random.integers(2):
             super().grow()
         else:
             makers[int(self._random.integers(len(makers)))](source)
 
-    def _scaled(self, shape: Sequence[int], scale: float, zero: int) -> int:
+    def _add_scaled_tensor(self, shape: Sequence[int], scale: float, zero: int) -> int:
         return self._tensor(shape, self._dtype, scale, zero)
 
-    def _numbers(self, shape: Sequence[int], *limits: int, dtype: str = "") -> np.ndarray[Any, Any]:
+    def _draw_numbers(
+        self, shape: Sequence[int], *limits: int, dtype: str = ""
+    ) -> np.ndarray[Any, Any]:
         kind = dtype or self._dtype
         info = np.iinfo(kind)
         low, high = limits or (int(info.min), int(info.max) + 1)
         return self._random.integers(low, high, shape).astype(kind)
 
-    def _element(self, source: int) -> None:
+    def _add_elementwise(self, source: int) -> None:
         name, options = [
             ("RELU", ""),
             ("RELU6", ""),
@@ -394,47 +411,47 @@ class WideIntegerGraph(IntegerGraph):
             ("HARD_SWISH", ""),
         ][int(self._random.integers(4))]
         held = float(np.asarray(self._tensors[source].quantization.scale)[0])
-        output = self._value(self._shape(source))
+        output = self._add_value(self._get_shape(source))
         # A hard swish of another scale would end the process.
         self._tensors[output].quantization.scale = np.array(
             [held * self._random.uniform(1, 2)], np.float32
         )
         fields = {"alpha": float(self._random.uniform(0, 0.5))} if options else {}
-        self._operator(name, [source], output, options, **fields)
+        self._add_operator(name, [source], output, options, **fields)
 
-    def _absolute(self, source: int) -> None:
-        self._operator("ABS", [source], self._value(self._shape(source)), "AbsOptions")
+    def _add_abs(self, source: int) -> None:
+        self._add_operator("ABS", [source], self._add_value(self._get_shape(source)), "AbsOptions")
 
-    def _transpose(self, source: int) -> None:
-        shape = self._shape(source)
+    def _add_transpose(self, source: int) -> None:
+        shape = self._get_shape(source)
         order = [int(n) for n in self._random.permutation(len(shape))]
-        made = self._value([shape[n] for n in order], like=source)
-        self._operator(
+        made = self._add_value([shape[n] for n in order], like=source)
+        self._add_operator(
             "TRANSPOSE",
             [source, self._constant(np.array(order, np.int32))],
             made,
             "TransposeOptions",
         )
 
-    def _slice(self, source: int) -> None:
-        shape = self._shape(source)
+    def _add_slice(self, source: int) -> None:
+        shape = self._get_shape(source)
         begin = [int(self._random.integers(n)) for n in shape]
         size = [
             int(self._random.integers(1, n - at + 1)) for n, at in zip(shape, begin, strict=True)
         ]
         constants = [self._constant(np.array(each, np.int32)) for each in (begin, size)]
-        self._operator(
-            "SLICE", [source, *constants], self._value(size, like=source), "SliceOptions"
+        self._add_operator(
+            "SLICE", [source, *constants], self._add_value(size, like=source), "SliceOptions"
         )
 
-    def _greatest(self, source: int) -> None:
-        shape = self._shape(source)
+    def _add_reduction(self, source: int) -> None:
+        shape = self._get_shape(source)
         axis = int(self._random.integers(len(shape)))
-        made = self._value(
+        made = self._add_value(
             [1 if n == axis else length for n, length in enumerate(shape)], like=source
         )
         name = str(self._random.choice(["REDUCE_MAX", "REDUCE_MIN"]))
-        self._operator(
+        self._add_operator(
             name,
             [source, self._constant(np.array([axis], np.int32))],
             made,
@@ -442,105 +459,113 @@ class WideIntegerGraph(IntegerGraph):
             keepDims=True,
         )
 
-    def _chosen(self, source: int) -> None:
-        shape, held = self._shape(source), self._tensors[source].quantization
-        other = self._constant(self._numbers(shape[-1:]), held.scale, held.zeroPoint)
+    def _add_maximum(self, source: int) -> None:
+        shape, held = self._get_shape(source), self._tensors[source].quantization
+        other = self._constant(self._draw_numbers(shape[-1:]), held.scale, held.zeroPoint)
         name = str(self._random.choice(["MAXIMUM", "MINIMUM"]))
-        self._operator(
-            name, [source, other], self._value(shape, like=source), "MaximumMinimumOptions"
+        self._add_operator(
+            name, [source, other], self._add_value(shape, like=source), "MaximumMinimumOptions"
         )
 
-    def _slopes(self, source: int) -> None:
-        shape = self._shape(source)
-        slopes = self._numbers([1] * (len(shape) - 2) + shape[-1:])
+    def _add_prelu(self, source: int) -> None:
+        shape = self._get_shape(source)
+        slopes = self._draw_numbers([1] * (len(shape) - 2) + shape[-1:])
         other = self._constant(
-            slopes, float(self._random.uniform(0.001, 0.02)), int(self._numbers([]))
+            slopes, float(self._random.uniform(0.001, 0.02)), int(self._draw_numbers([]))
         )
-        self._operator("PRELU", [source, other], self._value(shape))
+        self._add_operator("PRELU", [source, other], self._add_value(shape))
 
-    def _normalised(self, source: int) -> None:
-        made = self._scaled(self._shape(source), 1 / 128, 0)
-        self._operator("L2_NORMALIZATION", [source], made, "L2NormOptions")
+    def _add_l2_normalization(self, source: int) -> None:
+        made = self._add_scaled_tensor(self._get_shape(source), 1 / 128, 0)
+        self._add_operator("L2_NORMALIZATION", [source], made, "L2NormOptions")
 
-    def _log_softmax(self, source: int) -> None:
-        self._operator(
+    def _add_log_softmax(self, source: int) -> None:
+        self._add_operator(
             "LOG_SOFTMAX",
             [source],
-            self._scaled(self._shape(source), 1 / 16, 127),
+            self._add_scaled_tensor(self._get_shape(source), 1 / 16, 127),
             "LogSoftmaxOptions",
         )
 
-    def _mirrored(self, source: int) -> None:
-        shape, mode = self._shape(source), int(self._random.integers(2))
+    def _add_mirror_pad(self, source: int) -> None:
+        shape, mode = self._get_shape(source), int(self._random.integers(2))
         widths = [
             [int(n) for n in self._random.integers(0, min(length + mode, 4), 2)] for length in shape
         ]
-        made = self._value([n + sum(w) for n, w in zip(shape, widths, strict=True)], like=source)
+        made = self._add_value(
+            [n + sum(w) for n, w in zip(shape, widths, strict=True)], like=source
+        )
         constant = self._constant(np.array(widths, np.int32))
-        self._operator("MIRROR_PAD", [source, constant], made, "MirrorPadOptions", mode=mode)
+        self._add_operator("MIRROR_PAD", [source, constant], made, "MirrorPadOptions", mode=mode)
 
-    def _squared(self, source: int) -> None:
-        shape = self._shape(source)
+    def _add_squared_difference(self, source: int) -> None:
+        shape = self._get_shape(source)
         held = float(np.asarray(self._tensors[source].quantization.scale)[0])
         other = self._constant(
-            self._numbers(shape[-1:]),
+            self._draw_numbers(shape[-1:]),
             held * float(self._random.uniform(0.2, 3)),
-            int(self._numbers([])),
+            int(self._draw_numbers([])),
         )
-        made = self._scaled(shape, min(max(held * held * 40, 1e-3), 0.25), int(self._numbers([])))
-        self._operator("SQUARED_DIFFERENCE", [source, other], made, "SquaredDifferenceOptions")
+        made = self._add_scaled_tensor(
+            shape, min(max(held * held * 40, 1e-3), 0.25), int(self._draw_numbers([]))
+        )
+        self._add_operator("SQUARED_DIFFERENCE", [source, other], made, "SquaredDifferenceOptions")
 
-    def _product(self, source: int) -> None:
-        shape, columns = self._shape(source), int(self._random.integers(1, 7))
+    def _add_batch_matmul(self, source: int) -> None:
+        shape, columns = self._get_shape(source), int(self._random.integers(1, 7))
         swapped = bool(self._random.integers(2))
         matrix = [columns, shape[-1]] if swapped else [shape[-1], columns]
         other = self._constant(
-            self._numbers(matrix), float(self._random.uniform(0.002, 0.02)), int(self._numbers([]))
+            self._draw_numbers(matrix),
+            float(self._random.uniform(0.002, 0.02)),
+            int(self._draw_numbers([])),
         )
-        made = self._value([*shape[:-1], columns])
-        self._operator("BATCH_MATMUL", [source, other], made, "BatchMatMulOptions", adjY=swapped)
+        made = self._add_value([*shape[:-1], columns])
+        self._add_operator(
+            "BATCH_MATMUL", [source, other], made, "BatchMatMulOptions", adjY=swapped
+        )
 
     def _state(self, shape: Sequence[int], kind: str, scale: float, zero: int) -> int:
         number = self._tensor(shape, kind, scale, zero)
         self._tensors[number].isVariable = True
         return number
 
-    def _filters(self, source: int) -> None:
+    def _add_svdf(self, source: int) -> None:
         (batches, depth), (units, rank, memory) = (
-            self._shape(source),
+            self._get_shape(source),
             map(int, self._random.integers(1, 5, 3)),
         )
         weights = [
-            self._constant(self._numbers([units * rank, depth], -127, 128), 0.004, 0),
+            self._constant(self._draw_numbers([units * rank, depth], -127, 128), 0.004, 0),
             self._constant(
-                self._numbers([units * rank, memory], -9000, 9000, dtype="int16"), 1e-4, 0
+                self._draw_numbers([units * rank, memory], -9000, 9000, dtype="int16"), 1e-4, 0
             ),
-            self._constant(self._numbers([units], -3000, 3000, dtype="int32"), 1e-7, 0),
+            self._constant(self._draw_numbers([units], -3000, 3000, dtype="int32"), 1e-7, 0),
         ]
         state = self._state([batches, units * rank * memory], "int16", 0.002, 0)
         fields = {"rank": rank, "fusedActivationFunction": 1}
-        self._operator(
+        self._add_operator(
             "SVDF",
             [source, *weights, state],
-            self._scaled([batches, units], 0.02, -9),
+            self._add_scaled_tensor([batches, units], 0.02, -9),
             "SVDFOptions",
             **fields,
         )
 
-    def _recurrent(self, source: int) -> None:
-        (first, second, depth), units = self._shape(source), int(self._random.integers(1, 7))
+    def _add_lstm(self, source: int) -> None:
+        (first, second, depth), units = self._get_shape(source), int(self._random.integers(1, 7))
         major = bool(self._random.integers(2))
         batches = second if major else first
         weights = [
             self._constant(
-                self._numbers([units, width], -127, 128),
+                self._draw_numbers([units, width], -127, 128),
                 float(self._random.uniform(0.002, 0.02)),
                 0,
             )
             for width in [depth] * 4 + [units] * 4
         ]
         biases = [
-            self._constant(self._numbers([units], -3000, 3000, dtype="int32"), 1e-4, 0)
+            self._constant(self._draw_numbers([units], -3000, 3000, dtype="int32"), 1e-4, 0)
             for _ in range(4)
         ]
         zero = int(self._random.integers(-30, 30))
@@ -554,8 +579,8 @@ class WideIntegerGraph(IntegerGraph):
             "timeMajor": major,
             "cellClip": float(self._random.integers(2)),
         }
-        output = self._scaled([first, second, units], 0.007, zero)
-        self._operator(
+        output = self._add_scaled_tensor([first, second, units], 0.007, zero)
+        self._add_operator(
             "UNIDIRECTIONAL_SEQUENCE_LSTM",
             inputs,
             output,
@@ -566,7 +591,7 @@ class WideIntegerGraph(IntegerGraph):
         self._operators[-1].intermediates = [*gates, self._tensor([], "int8", 0.007, zero)]
 
 
-def wide_integer_graph(seed: int, operators: int = 4) -> bytes:
+def generate_wide_integer_graph(seed: int, operators: int = 4) -> bytes:
     """Return a TensorFlow Lite file in 8-bit numbers with operators of many kinds; equal seeds give
     equal files.
 
@@ -577,4 +602,4 @@ def wide_integer_graph(seed: int, operators: int = 4) -> bytes:
     operators
         The number of operators.
     """
-    return random_integer_graph(seed, operators, WideIntegerGraph)
+    return generate_integer_graph(seed, operators, WideIntegerGraph)

@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 
 from nnpipe.core.discoverable import Discoverable
-from nnpipe.layers.catalogue import known_layer, name_of
+from nnpipe.layers.catalogue import find_layer, get_layer_class_name
 from nnpipe.layers.description.from_description import from_description, to_description
 from nnpipe.layers.graph.graph import NetworkGraph, network
 from nnpipe.layers.graph.shape_inference import infer
-from nnpipe.layers.graph.weights import initial_weights, variables_of
+from nnpipe.layers.graph.weights import initial_weights, list_variables
 from nnpipe.layers.keras.from_config import from_keras
 from nnpipe.layers.keras.open_file import open_keras
 from nnpipe.layers.keras.read_file import read_keras
 from nnpipe.layers.keras.to_config import network_config, write_keras
 from nnpipe.layers.keras.to_keras import keras_weights, to_keras
-from nnpipe.layers.torch.to_torch import backend_problems, to_torch, torch_weights
+from nnpipe.layers.torch.to_torch import find_backend_problems, to_torch, torch_weights
 from nnpipe.layers.vocabulary import field_table
 from nnpipe.layers.vocabulary.input import Input
 from nnpipe.layers.vocabulary.layer import Layer
@@ -68,7 +68,7 @@ class LayerContract(DiscoverableContract):
 
     @pytest.fixture
     def batch(self, graph: NetworkGraph) -> list[np.ndarray]:
-        return batch_for(graph)
+        return create_network_batch(graph)
 
     @pytest.fixture
     def discovered(self, layer: Layer) -> type[Discoverable]:
@@ -88,7 +88,7 @@ class LayerContract(DiscoverableContract):
         assert hash(twin) == hash(layer)
 
     def test_it_is_found_by_what_descriptions_call_it(self, layer: Layer) -> None:
-        assert known_layer(name_of(layer)) is type(layer)
+        assert find_layer(get_layer_class_name(layer)) is type(layer)
 
     def test_nothing_is_wrong_with_it(self, layer: Layer, graph: NetworkGraph) -> None:
         assert list(layer.faults()) == []
@@ -105,7 +105,9 @@ class LayerContract(DiscoverableContract):
     ) -> None:
         described = to_description(graph)
         place = next(
-            i for i, part in enumerate(described["layers"]) if part["class"] == name_of(layer)
+            i
+            for i, part in enumerate(described["layers"])
+            if part["class"] == get_layer_class_name(layer)
         )
         for name in ("no_such_argument", *(row.name for row in field_table.table(type(layer)))):
             layers = [dict(part) for part in described["layers"]]
@@ -136,7 +138,7 @@ class LayerContract(DiscoverableContract):
         self, graph: NetworkGraph, batch: list[np.ndarray]
     ) -> None:
         torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-        if backend_problems(graph, "torch"):
+        if find_backend_problems(graph, "torch"):
             pytest.skip("PyTorch cannot compute it")
         weights = initial_weights(graph)
         module = to_torch(graph, weights).eval()
@@ -150,7 +152,7 @@ class LayerContract(DiscoverableContract):
     def test_pytorch_and_keras_agree(self, graph: NetworkGraph, batch: list[np.ndarray]) -> None:
         torch = pytest.importorskip("torch", reason="PyTorch is not installed")
         pytest.importorskip("keras", reason="Keras is not installed")
-        if backend_problems(graph, "torch") or backend_problems(graph, "keras"):
+        if find_backend_problems(graph, "torch") or find_backend_problems(graph, "keras"):
             pytest.skip("only one of the two can compute it")
         weights = initial_weights(graph)
         in_torch, in_keras = to_torch(graph, weights).eval(), to_keras(graph, weights)
@@ -162,7 +164,7 @@ class LayerContract(DiscoverableContract):
         _check_weights(keras_weights(in_keras, graph), weights)
 
     def test_what_is_written_for_keras_is_read_again(self, graph: NetworkGraph) -> None:
-        if backend_problems(graph, "keras"):
+        if find_backend_problems(graph, "keras"):
             pytest.skip("Keras has no such layer")
         parsed = from_keras(network_config(graph))
         assert parsed.problems == ()
@@ -198,7 +200,7 @@ class LayerContract(DiscoverableContract):
         model.compile("sgd", "mse")
         if model.trainable_weights:
             model.train_on_batch(given, np.asarray(model(given)) + 1)
-        for name, variable in variables_of(graph).items():
+        for name, variable in list_variables(graph).items():
             still = np.array_equal(keras_weights(model, graph)[name], weights[name])
             assert still != (variable.trainable and layer.trainable), name
 
@@ -206,7 +208,7 @@ class LayerContract(DiscoverableContract):
         self, graph: NetworkGraph, batch: list[np.ndarray]
     ) -> None:
         torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-        if backend_problems(graph, "torch"):
+        if find_backend_problems(graph, "torch"):
             pytest.skip("PyTorch cannot compute it")
         module = to_torch(graph).train()
         inputs = [
@@ -219,7 +221,7 @@ class LayerContract(DiscoverableContract):
         module.constrain()
 
 
-def batch_for(graph: NetworkGraph, samples: int = 3) -> list[np.ndarray]:
+def create_network_batch(graph: NetworkGraph, samples: int = 3) -> list[np.ndarray]:
     """Return random inputs of a network, ``(samples, ...)`` each; free axes have 5 elements,
     integers are below 9.
     """

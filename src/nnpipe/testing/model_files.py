@@ -114,7 +114,7 @@ def write_onnx_network(path: Path, seed: int = 0, channels: int = 6) -> Artifact
     graph = helper.make_graph(nodes, "network", sides[0], sides[1], constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     onnx.save_model(model, str(path))
-    return Artifact.of(path, "onnx", NETWORK_IO, frameworks=(("onnx", onnx.__version__),))
+    return Artifact.create(path, "onnx", NETWORK_IO, frameworks=(("onnx", onnx.__version__),))
 
 
 STEP = 0.125
@@ -151,7 +151,7 @@ def write_tflite_difference(
     zeros = {"first": 1, "second": -2, "difference": 3}
     names = list(zeros)
 
-    def tensor(name: str) -> Any:
+    def create_tensor(name: str) -> Any:
         made = schema.TensorT()
         made.name, made.shape = f"t_{name}", [batch or 1, 4]
         made.shapeSignature = None if batch else [-1, 4]
@@ -161,7 +161,7 @@ def write_tflite_difference(
             made.quantization.scale, made.quantization.zeroPoint = [STEP], [zeros[name]]
         return made
 
-    def entry(name: str) -> Any:
+    def create_entry(name: str) -> Any:
         made = schema.TensorMapT()
         made.name, made.tensorIndex = name, names.index(name)
         return made
@@ -173,24 +173,27 @@ def write_tflite_difference(
     operator.inputs, operator.outputs = [0, 1], [2]
     operator.builtinOptionsType, operator.builtinOptions = schema.BuiltinOptions.SubOptions, options
     graph, signature, model = schema.SubGraphT(), schema.SignatureDefT(), schema.ModelT()
-    graph.tensors, graph.operators = [tensor(name) for name in names], [operator]
+    graph.tensors, graph.operators = [create_tensor(name) for name in names], [operator]
     graph.inputs, graph.outputs = [1, 0], [2]
-    signature.inputs, signature.outputs = [entry("first"), entry("second")], [entry("difference")]
+    signature.inputs, signature.outputs = (
+        [create_entry("first"), create_entry("second")],
+        [create_entry("difference")],
+    )
     signature.signatureKey, signature.subgraphIndex = "serving_default", 0
     model.version, model.operatorCodes, model.subgraphs = 3, [code], [graph]
     model.buffers = [schema.BufferT()]
     model.signatureDefs = [signature] if named else []
-    path.write_bytes(_packed(model))
+    path.write_bytes(_pack_model(model))
 
-    def spec(name: str) -> TensorSpec:
+    def create_spec(name: str) -> TensorSpec:
         quantisation = (STEP, zeros[name]) if dtype == "int8" else (None, None)
         return TensorSpec(name if named else f"t_{name}", (batch, 4), dtype, *quantisation)
 
-    io = IOSpec((spec("first"), spec("second")), (spec("difference"),))
-    return Artifact.of(path, "tflite", io)
+    io = IOSpec((create_spec("first"), create_spec("second")), (create_spec("difference"),))
+    return Artifact.create(path, "tflite", io)
 
 
-def _packed(model: Any) -> bytes:
+def _pack_model(model: Any) -> bytes:
     import flatbuffers
 
     builder = flatbuffers.Builder(1024)
@@ -198,7 +201,7 @@ def _packed(model: Any) -> bytes:
     return bytes(builder.Output())
 
 
-def torch_network(seed: int = 0, channels: int = 6) -> Any:
+def create_torch_network(seed: int = 0, channels: int = 6) -> Any:
     """Return a convolutional network from and to dicts with the names of ``NETWORK_IO``; requires
     ``torch``.
 
@@ -215,7 +218,7 @@ def torch_network(seed: int = 0, channels: int = 6) -> Any:
     import torch
     from torch import nn
 
-    def block(given: int, kernel: int, groups: int = 1) -> Any:
+    def create_block(given: int, kernel: int, groups: int = 1) -> Any:
         padding = kernel // 2
         convolution = nn.Conv2d(given, channels, kernel, padding=padding, bias=False, groups=groups)
         return nn.Sequential(convolution, nn.BatchNorm2d(channels), nn.ReLU6())
@@ -223,9 +226,9 @@ def torch_network(seed: int = 0, channels: int = 6) -> Any:
     class Network(nn.Module):  # type: ignore[misc]  # PyTorch may not be installed for the type check
         def __init__(self) -> None:
             super().__init__()
-            self.first = block(1, 3)
-            self.depthwise = block(channels, 3, channels)
-            self.pointwise = block(channels, 1)
+            self.first = create_block(1, 3)
+            self.depthwise = create_block(channels, 3, channels)
+            self.pointwise = create_block(channels, 1)
             self.pool = nn.MaxPool2d(2)
             self.dense = nn.Linear(4 * channels + 3, 5)
 
@@ -250,8 +253,8 @@ def torch_network(seed: int = 0, channels: int = 6) -> Any:
 
 
 def write_torch_network(path: Path, network: Any = None) -> Artifact:
-    """Export a network with the tensors of ``NETWORK_IO``, by default :func:`torch_network`, and
-    return the file.
+    """Export a network with the tensors of ``NETWORK_IO``, by default :func:`create_torch_network`,
+    and return the file.
 
     The number of samples is free.
     """
@@ -259,7 +262,7 @@ def write_torch_network(path: Path, network: Any = None) -> Artifact:
 
     import torch
 
-    network = torch_network() if network is None else network
+    network = create_torch_network() if network is None else network
     batch = torch.export.Dim("batch", min=1)
     # In a different order than the network uses them.
     given = {"extra": torch.zeros(2, 3), "image": torch.zeros(2, 1, 8, 8)}
@@ -270,12 +273,12 @@ def write_torch_network(path: Path, network: Any = None) -> Artifact:
     buffer = io.BytesIO()
     torch.export.save(program, buffer)
     write_bytes(path, buffer.getvalue())
-    return Artifact.of(
+    return Artifact.create(
         path, "torch-export", NETWORK_IO, frameworks=(("torch", str(torch.__version__)),)
     )
 
 
-def outputs_of_network(network: Any, batch: Batch) -> dict[str, Any]:
+def run_network(network: Any, batch: Batch) -> dict[str, Any]:
     """Return the network's own outputs; inputs and outputs are arrays."""
     import torch
 
@@ -289,7 +292,7 @@ _NUMBERS = (-2, -1, 0, 1, 2, 3, 4, 5, 9, 100, 127)
 _TYPES = ("INT8", "UINT8", "INT16", "INT32", "INT64", "FLOAT32", "BOOL")
 
 
-def changed_graph(data: bytes, random: np.random.Generator) -> bytes:
+def mutate_graph(data: bytes, random: np.random.Generator) -> bytes:
     """Return a copy of a file in which some shape, type, scale, constant, option or reference is
     another one.
 
@@ -303,89 +306,99 @@ def changed_graph(data: bytes, random: np.random.Generator) -> bytes:
     from ai_edge_litert import schema_py_generated as schema
 
     model = schema.ModelT.InitFromPackedBuf(bytearray(data), 0)
-    changes = (_shape, _type, _quantisation, _constant, _option, _reference, _kind)
+    changes = (
+        _change_shape,
+        _change_type,
+        _change_quantization,
+        _change_constant,
+        _change_option,
+        _change_reference,
+        _change_operator,
+    )
     for _ in range(int(random.integers(1, 4))):
         changes[int(random.integers(len(changes)))](model, random)
-    return _packed(model)
+    return _pack_model(model)
 
 
-def _any(things: Any, random: np.random.Generator) -> Any:
+def _choose(things: Any, random: np.random.Generator) -> Any:
     return things[int(random.integers(len(things)))]
 
 
-def _shape(model: Any, random: np.random.Generator) -> None:
-    tensor = _any(model.subgraphs[0].tensors, random)
+def _change_shape(model: Any, random: np.random.Generator) -> None:
+    tensor = _choose(model.subgraphs[0].tensors, random)
     shape = [int(n) for n in (tensor.shape if tensor.shape is not None else ())]
     how = int(random.integers(4))
     if how == 0:
-        shape.append(_any(_LENGTHS, random))
+        shape.append(_choose(_LENGTHS, random))
     elif how == 1 and shape:
         shape.pop(int(random.integers(len(shape))))
     elif shape:
-        shape[int(random.integers(len(shape)))] = _any(_LENGTHS, random)
+        shape[int(random.integers(len(shape)))] = _choose(_LENGTHS, random)
     tensor.shape = shape
 
 
-def _type(model: Any, random: np.random.Generator) -> None:
+def _change_type(model: Any, random: np.random.Generator) -> None:
     from ai_edge_litert import schema_py_generated as schema
 
-    _any(model.subgraphs[0].tensors, random).type = getattr(schema.TensorType, _any(_TYPES, random))
+    _choose(model.subgraphs[0].tensors, random).type = getattr(
+        schema.TensorType, _choose(_TYPES, random)
+    )
 
 
-def _quantisation(model: Any, random: np.random.Generator) -> None:
-    quantisation = _any(model.subgraphs[0].tensors, random).quantization
+def _change_quantization(model: Any, random: np.random.Generator) -> None:
+    quantisation = _choose(model.subgraphs[0].tensors, random).quantization
     if quantisation is None or quantisation.scale is None:
         return
     scales = (0.0, 1e-30, 1e-6, 0.5, 1.0, 1e6, 1e30, float("inf"), float("nan"), -1.0)
     how = int(random.integers(4))
     if how == 0:
-        quantisation.scale = np.full(len(quantisation.scale), _any(scales, random), np.float32)
+        quantisation.scale = np.full(len(quantisation.scale), _choose(scales, random), np.float32)
     elif how == 1:
         quantisation.zeroPoint = np.full(
-            len(quantisation.scale), _any((-129, -128, -1, 0, 127, 128, 255), random)
+            len(quantisation.scale), _choose((-129, -128, -1, 0, 127, 128, 255), random)
         )
     elif how == 2:
         quantisation.scale = np.float32(quantisation.scale * 2.0 ** random.uniform(-12, 12))
     else:
-        quantisation.quantizedDimension = _any(_NUMBERS, random)
+        quantisation.quantizedDimension = _choose(_NUMBERS, random)
 
 
-def _constant(model: Any, random: np.random.Generator) -> None:
+def _change_constant(model: Any, random: np.random.Generator) -> None:
     held = [buffer for buffer in model.buffers if buffer.data is not None and len(buffer.data)]
     if not held:
         return
-    buffer = _any(held, random)
+    buffer = _choose(held, random)
     content = np.array(buffer.data, np.uint8)
     if len(content) % 4 == 0:
-        content.view(np.int32)[int(random.integers(len(content) // 4))] = _any(_NUMBERS, random)
+        content.view(np.int32)[int(random.integers(len(content) // 4))] = _choose(_NUMBERS, random)
     else:
         content[int(random.integers(len(content)))] = int(random.integers(256))
     buffer.data = content
 
 
-def _option(model: Any, random: np.random.Generator) -> None:
-    options = _any(model.subgraphs[0].operators, random).builtinOptions
+def _change_option(model: Any, random: np.random.Generator) -> None:
+    options = _choose(model.subgraphs[0].operators, random).builtinOptions
     held = sorted(vars(options).items()) if options is not None else []
     names = [name for name, value in held if isinstance(value, int)]
     if names:
-        name = _any(names, random)
+        name = _choose(names, random)
         numbers = (
             [n for n in _NUMBERS if 0 <= n < 4]
             if "ctivation" in name or "adding" in name
             else _NUMBERS
         )
-        value = _any(numbers, random)
+        value = _choose(numbers, random)
         setattr(options, name, bool(value) if isinstance(getattr(options, name), bool) else value)
 
 
-def _reference(model: Any, random: np.random.Generator) -> None:
+def _change_reference(model: Any, random: np.random.Generator) -> None:
     graph = model.subgraphs[0]
-    operator = _any(graph.operators, random)
+    operator = _choose(graph.operators, random)
     side = operator.inputs if random.integers(4) else operator.outputs
     if side is not None and len(side):
         side[int(random.integers(len(side)))] = int(random.integers(-1, len(graph.tensors)))
 
 
-def _kind(model: Any, random: np.random.Generator) -> None:
-    operator = _any(model.subgraphs[0].operators, random)
+def _change_operator(model: Any, random: np.random.Generator) -> None:
+    operator = _choose(model.subgraphs[0].operators, random)
     operator.opcodeIndex = int(random.integers(len(model.operatorCodes)))

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.artifact import Artifact, get_sidecar_path
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ArtifactError, MissingDependency, NNPipeError
 from nnpipe.core.live_model import LiveModel
@@ -23,16 +23,16 @@ from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.testing._analysis import (
     AnalysisContract,
     assert_batches_equal,
-    needs,
-    outputs_of,
-    reachable,
-    twin,
-    unsettle,
-    unsettled,
+    change_weights,
+    find_reachable,
+    open_twin,
+    run_batch,
+    skip_unless_offered,
+    try_change_weights,
 )
 from nnpipe.testing._training import TrainingContract
 from nnpipe.testing.component import ComponentContract
-from nnpipe.testing.runtime import DAMAGES, nothing_installed, refused, spoiled
+from nnpipe.testing.runtime import DAMAGES, assert_refused, damage_content, hide_packages
 from nnpipe.testing.session import InferenceSessionContract, OpenSession, assert_one_line
 
 
@@ -88,7 +88,7 @@ class ModelWrapperContract(
     ) -> None:
         if not wrapper.requires:
             pytest.skip(f"{type(wrapper).__name__} needs no package")
-        nothing_installed(monkeypatch)
+        hide_packages(monkeypatch)
         with pytest.raises(MissingDependency, match="pip install") as caught:
             _ = wrapper.open().native
         assert type(wrapper).__name__ in str(caught.value)
@@ -100,28 +100,28 @@ class ModelWrapperContract(
         self, wrapper: ModelWrapper, model: LiveModel, batch: Batch, tmp_path: Path
     ) -> None:
         other, hashed = pickle.loads(pickle.dumps(wrapper)), hash(wrapper)
-        outputs_of(model, batch)
-        unsettled(model)
-        model.save(tmp_path / f"model{_suffix(model)}")
+        run_batch(model, batch)
+        try_change_weights(model)
+        model.save(tmp_path / f"model{_get_suffix(model)}")
         if wrapper.offers("export"):
             model.export(tmp_path / f"model.{wrapper.exports[0]}", wrapper.exports[0])
         assert wrapper == other == pickle.loads(pickle.dumps(wrapper))
         assert hash(wrapper) == hashed
-        held = reachable(vars(wrapper))
+        held = find_reachable(vars(wrapper))
         assert id(model) not in held
         assert id(model.native) not in held
 
     def test_two_models_of_a_wrapper_share_no_weights(self, model: LiveModel, batch: Batch) -> None:
         with model.wrapper.open() as other:
-            before = outputs_of(other, batch)
-            unsettle(model)
-            assert_batches_equal(outputs_of(other, batch), before)
+            before = run_batch(other, batch)
+            change_weights(model)
+            assert_batches_equal(run_batch(other, batch), before)
 
     def test_a_closed_model_lets_its_network_go_and_says_so(
         self, wrapper: ModelWrapper, batch: Batch
     ) -> None:
         model = wrapper.open()
-        outputs_of(model, batch)
+        run_batch(model, batch)
         model.close()
         model.close()
         assert not model.is_built
@@ -132,26 +132,26 @@ class ModelWrapperContract(
     # -- weights on the disk --------------------------------------------------------------------
 
     def test_equal_arguments_make_equal_models(self, model: LiveModel, batch: Batch) -> None:
-        assert_batches_equal(outputs_of(twin(model), batch), outputs_of(model, batch))
+        assert_batches_equal(run_batch(open_twin(model), batch), run_batch(model, batch))
 
     def test_a_session_runs_the_model_as_it_is_now(self, model: LiveModel, batch: Batch) -> None:
-        fresh = outputs_of(model, batch)
-        unsettle(model)
-        now = outputs_of(model, batch)
+        fresh = run_batch(model, batch)
+        change_weights(model)
+        now = run_batch(model, batch)
         assert any(not np.array_equal(now[name], fresh[name]) for name in fresh)
 
     def test_what_is_saved_is_what_is_loaded(
         self, model: LiveModel, batch: Batch, tmp_path: Path
     ) -> None:
-        unsettle(model)
-        path = tmp_path / "new folder" / f"model{_suffix(model)}"
+        change_weights(model)
+        path = tmp_path / "new folder" / f"model{_get_suffix(model)}"
         model.save(path)
-        other = twin(model)
+        other = open_twin(model)
         other.load(path)
-        assert_batches_equal(outputs_of(other, batch), outputs_of(model, batch))
+        assert_batches_equal(run_batch(other, batch), run_batch(model, batch))
 
     def test_the_file_saved_says_what_it_is(self, model: LiveModel, tmp_path: Path) -> None:
-        path = tmp_path / f"model{_suffix(model)}"
+        path = tmp_path / f"model{_get_suffix(model)}"
         path.write_bytes(b"an older file")
         artifact = model.save(path)
         assert artifact.path == path
@@ -160,24 +160,24 @@ class ModelWrapperContract(
         assert artifact.frameworks
         assert artifact.producer == model.wrapper.describe()
         assert Artifact.read(path) == artifact
-        assert {p.name for p in tmp_path.iterdir()} == {path.name, sidecar_of(path).name}
+        assert {p.name for p in tmp_path.iterdir()} == {path.name, get_sidecar_path(path).name}
 
     def test_a_damaged_file_is_named_and_leaves_the_model_alone(
         self, model: LiveModel, batch: Batch, tmp_path: Path
     ) -> None:
-        path = tmp_path / f"model{_suffix(model)}"
+        path = tmp_path / f"model{_get_suffix(model)}"
         model.save(path)
         whole = path.read_bytes()
-        unsettled(model)
-        before = outputs_of(model, batch)
+        try_change_weights(model)
+        before = run_batch(model, batch)
         for damage in DAMAGES:
-            path.write_bytes(spoiled(whole, damage))
-            with refused(path, damage):
+            path.write_bytes(damage_content(whole, damage))
+            with assert_refused(path, damage):
                 model.load(path)
-            assert_batches_equal(outputs_of(model, batch), before)
+            assert_batches_equal(run_batch(model, batch), before)
 
     def test_a_missing_file_is_named_in_one_line(self, model: LiveModel, tmp_path: Path) -> None:
-        path = tmp_path / f"nowhere{_suffix(model)}"
+        path = tmp_path / f"nowhere{_get_suffix(model)}"
         with pytest.raises(ArtifactError) as caught:
             model.load(path)
         assert str(path) in str(caught.value)
@@ -188,8 +188,8 @@ class ModelWrapperContract(
     def test_every_format_it_names_can_be_exported(
         self, model: LiveModel, batch: Batch, tmp_path: Path
     ) -> None:
-        needs(model, "export")
-        before = outputs_of(model, batch)
+        skip_unless_offered(model, "export")
+        before = run_batch(model, batch)
         assert model.wrapper.exports, "a wrapper that overrides export names its formats"
         for format in model.wrapper.exports:
             folder = tmp_path / format
@@ -197,13 +197,13 @@ class ModelWrapperContract(
             artifact = model.export(path, format)
             assert (artifact.path, artifact.format) == (path, format)
             assert Artifact.read(path) == artifact
-            assert artifact.producer["class"] == model.wrapper.dotted_path()
+            assert artifact.producer["class"] == model.wrapper.get_dotted_path()
             assert artifact.frameworks
             for side in ("inputs", "outputs"):
                 mine, its = getattr(model.io, side), getattr(artifact.io, side)
                 assert {s.name for s in its} == {s.name for s in mine}, format
-            assert {p.name for p in folder.iterdir()} == {path.name, sidecar_of(path).name}
-        assert_batches_equal(outputs_of(model, batch), before)
+            assert {p.name for p in folder.iterdir()} == {path.name, get_sidecar_path(path).name}
+        assert_batches_equal(run_batch(model, batch), before)
 
     def test_an_unknown_format_is_refused_in_one_line(
         self, model: LiveModel, tmp_path: Path
@@ -214,5 +214,5 @@ class ModelWrapperContract(
         assert list(tmp_path.iterdir()) == []
 
 
-def _suffix(model: LiveModel) -> str:
+def _get_suffix(model: LiveModel) -> str:
     return "." + model.wrapper.weights_format

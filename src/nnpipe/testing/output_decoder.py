@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from nnpipe.core.component import Component
-from nnpipe.core.evaluation import samples_not_finite
-from nnpipe.core.meaning import Meaning
-from nnpipe.core.output_decoder import OutputDecoder, decoder_of
-from nnpipe.core.task import task_named
-from nnpipe.core.tensor_meaning import InputMeaning
+from nnpipe.core.evaluation import find_nonfinite_samples
+from nnpipe.core.model_metadata import ModelMetadata
+from nnpipe.core.output_decoder import OutputDecoder, get_decoder
+from nnpipe.core.task import get_task
+from nnpipe.core.tensor_metadata import InputProcessing
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.testing.component import ComponentContract
 
@@ -39,7 +39,7 @@ class OutputDecoderContract(ComponentContract):
         raise NotImplementedError("a subclass of OutputDecoderContract gives the fixture `outputs`")
 
     @pytest.fixture
-    def inputs(self) -> tuple[InputMeaning, ...]:
+    def inputs(self) -> tuple[InputProcessing, ...]:
         return ()
 
     @pytest.fixture
@@ -48,15 +48,19 @@ class OutputDecoderContract(ComponentContract):
 
     def test_its_tasks_are_known(self, decoder: OutputDecoder) -> None:
         for name in decoder.tasks:
-            assert task_named(name).name == name
+            assert get_task(name).name == name
 
     def test_it_travels_in_a_models_meaning(self, decoder: OutputDecoder) -> None:
-        told = json.loads(json.dumps(Meaning(decoder=decoder.describe()).to_json()))
-        assert decoder_of(Meaning.from_json(told)) == decoder
-        assert type(decoder).__name__ in decoder.words()
+        told = json.loads(json.dumps(ModelMetadata(decoder=decoder.describe()).to_json()))
+        assert get_decoder(ModelMetadata.from_json(told)) == decoder
+        assert type(decoder).__name__ in decoder.format_description()
 
     def test_each_sample_is_decoded_by_itself(
-        self, decoder: OutputDecoder, io: IOSpec, outputs: Batch, inputs: tuple[InputMeaning, ...]
+        self,
+        decoder: OutputDecoder,
+        io: IOSpec,
+        outputs: Batch,
+        inputs: tuple[InputProcessing, ...],
     ) -> None:
         kept = {name: array.copy() for name, array in outputs.items()}
         together = decoder.decode(outputs, io, inputs)
@@ -76,7 +80,11 @@ class OutputDecoderContract(ComponentContract):
             np.testing.assert_array_equal(outputs[name], array)
 
     def test_no_samples_give_no_predictions(
-        self, decoder: OutputDecoder, io: IOSpec, outputs: Batch, inputs: tuple[InputMeaning, ...]
+        self,
+        decoder: OutputDecoder,
+        io: IOSpec,
+        outputs: Batch,
+        inputs: tuple[InputProcessing, ...],
     ) -> None:
         found = decoder.decode({name: array[:0] for name, array in outputs.items()}, io, inputs)
         assert all(len(array) == 0 for array in found.values())
@@ -87,7 +95,7 @@ class OutputDecoderContract(ComponentContract):
         decoder: OutputDecoder,
         io: IOSpec,
         outputs: Batch,
-        inputs: tuple[InputMeaning, ...],
+        inputs: tuple[InputProcessing, ...],
         number: float,
     ) -> None:
         count = len(next(iter(outputs.values())))
@@ -100,5 +108,5 @@ class OutputDecoderContract(ComponentContract):
             return  # integers are always finite
         with np.errstate(all="ignore"):
             found = decoder.decode(spoilt, io, inputs)
-        lost = decoder.without_answer(spoilt, count) | samples_not_finite(found, count)
+        lost = decoder.without_answer(spoilt, count) | find_nonfinite_samples(found, count)
         assert lost.tolist() == [True] + [False] * (count - 1)

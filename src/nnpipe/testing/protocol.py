@@ -18,15 +18,15 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtime_protocol import Channel, Listener, RuntimeProtocol, ServerOptions
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.protocols.client.session import open_session
-from nnpipe.protocols.conversation.frame import available
+from nnpipe.protocols.conversation.frame import get_check_bits
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.target import TargetConversation
-from nnpipe.protocols.server.serve import attend
+from nnpipe.protocols.server.serve import serve_client
 from nnpipe.protocols.server.shared_page import SharedPage
-from nnpipe.protocols.server.worker import hello
+from nnpipe.protocols.server.worker import perform_handshake
 from nnpipe.testing.channel import ChannelContract, Channels, receive
 from nnpipe.testing.component import ComponentContract
-from nnpipe.testing.fakes import FakeRuntime, expected, fake_model
+from nnpipe.testing.fakes import FakeRuntime, compute_expected, write_fake_model
 from nnpipe.testing.session import assert_one_line
 
 IO = IOSpec(
@@ -35,7 +35,7 @@ IO = IOSpec(
 )
 
 
-def a_batch(samples: int = 2, seed: int = 0) -> dict[str, np.ndarray]:
+def create_batch(samples: int = 2, seed: int = 0) -> dict[str, np.ndarray]:
     """Return random inputs for :data:`IO`."""
     random = np.random.default_rng(seed)
     return {
@@ -69,7 +69,7 @@ class RuntimeProtocolContract(ComponentContract, ChannelContract):
 
     @pytest.fixture
     def channels(self, serving: tuple[Listener, RuntimeProtocol]) -> Iterator[Channels]:
-        with pair(*serving) as both:
+        with connect_pair(*serving) as both:
             yield both
 
     def test_nobody_comes_within_the_time_allowed(
@@ -81,7 +81,7 @@ class RuntimeProtocolContract(ComponentContract, ChannelContract):
 
     def test_one_client_after_another(self, serving: tuple[Listener, RuntimeProtocol]) -> None:
         for _ in range(3):
-            with pair(*serving) as (host, target):
+            with connect_pair(*serving) as (host, target):
                 host.send([b"hello"])
                 assert receive(target, 5) == b"hello"
 
@@ -98,31 +98,33 @@ class RuntimeProtocolContract(ComponentContract, ChannelContract):
         self, serving: tuple[Listener, RuntimeProtocol], tmp_path: Path
     ) -> None:
         listener, protocol = serving
-        model = fake_model(tmp_path, IO, padding=5000)
-        with in_process_server(listener, FakeRuntime()), open_session(protocol, model) as session:
+        model = write_fake_model(tmp_path, IO, padding=5000)
+        with serve_in_thread(listener, FakeRuntime()), open_session(protocol, model) as session:
             for seed in range(3):
-                batch = a_batch(seed + 1, seed)
-                same(session.infer(batch), expected(IO, batch))
+                batch = create_batch(seed + 1, seed)
+                assert_equal_outputs(session.infer(batch), compute_expected(IO, batch))
                 session.put(batch)
                 session.run()
-                same(session.get(), expected(IO, batch))
+                assert_equal_outputs(session.get(), compute_expected(IO, batch))
             assert session.stats()["inferences"] == 6
 
     def test_a_failing_model_leaves_the_line_usable(
         self, serving: tuple[Listener, RuntimeProtocol], tmp_path: Path
     ) -> None:
         listener, protocol = serving
-        failing = fake_model(tmp_path, IO, fault="raise", after=1)
-        with in_process_server(listener, FakeRuntime()):
+        failing = write_fake_model(tmp_path, IO, fault="raise", after=1)
+        with serve_in_thread(listener, FakeRuntime()):
             with open_session(protocol, failing) as session:
-                session.infer(a_batch())
+                session.infer(create_batch())
                 with pytest.raises(TargetError, match="told to fail"):
-                    session.infer(a_batch())
-            with open_session(protocol, fake_model(tmp_path, IO)) as session:
-                same(session.infer(a_batch()), expected(IO, a_batch()))
+                    session.infer(create_batch())
+            with open_session(protocol, write_fake_model(tmp_path, IO)) as session:
+                assert_equal_outputs(
+                    session.infer(create_batch()), compute_expected(IO, create_batch())
+                )
 
 
-def same(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> None:
+def assert_equal_outputs(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> None:
     """Assert that two sets of outputs are equal."""
     assert found.keys() == wanted.keys()
     for name, array in wanted.items():
@@ -130,7 +132,7 @@ def same(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> None:
 
 
 @contextmanager
-def pair(listener: Listener, protocol: RuntimeProtocol) -> Iterator[Channels]:
+def connect_pair(listener: Listener, protocol: RuntimeProtocol) -> Iterator[Channels]:
     """Connect and accept; yield the host's and the target's end."""
     accepted: list[Channel | None] = []
     thread = threading.Thread(target=lambda: accepted.append(listener.accept(10.0)))
@@ -150,7 +152,7 @@ def pair(listener: Listener, protocol: RuntimeProtocol) -> Iterator[Channels]:
 
 
 @contextmanager
-def in_process_server(
+def serve_in_thread(
     listener: Listener, runtime: Runtime, options: ServerOptions | None = None
 ) -> Iterator[list[str]]:
     """Serve in a thread of this process; yield a list that receives the reason why each
@@ -162,29 +164,29 @@ def in_process_server(
     reasons: list[str] = []
     options = options or ServerOptions()
 
-    def body(folder: str) -> None:
+    def serve_clients(folder: str) -> None:
         while not stopping.is_set():
             channel = listener.accept(0.02)
             if channel is None:
                 continue
-            limits = Limits(largest=options.max_input_bytes, checks=available())
-            conversation = TargetConversation(limits, options.token())
+            limits = Limits(largest=options.max_input_bytes, checks=get_check_bits())
+            conversation = TargetConversation(limits, options.read_token())
             try:
-                hello(channel, conversation, 5.0)
+                perform_handshake(channel, conversation, 5.0)
             except NNPipeError as error:
                 reasons.append(str(error))
                 channel.close()
                 continue
             board = SharedPage()
             reasons.append(
-                attend(
+                serve_client(
                     channel, conversation, runtime, options, Path(folder), board, stopping.is_set
                 )
             )
             board.close()
 
     with tempfile.TemporaryDirectory() as folder:
-        thread = threading.Thread(target=body, args=(folder,), daemon=True)
+        thread = threading.Thread(target=serve_clients, args=(folder,), daemon=True)
         thread.start()
         try:
             yield reasons
@@ -265,11 +267,11 @@ class EmulatedProtocolContract(ComponentContract):
         for _ in range(2):
             with open_session(protocol, model) as session:
                 for batch, wanted in zip(batches, expected, strict=True):
-                    same(session.infer(batch), dict(wanted))
+                    assert_equal_outputs(session.infer(batch), dict(wanted))
                     session.put(batch)
                     session.run()
                     session.run()
-                    same(session.get(), dict(wanted))
+                    assert_equal_outputs(session.get(), dict(wanted))
                 assert session.stats()["inferences"] == 3 * len(batches)
 
     def test_two_targets_do_not_disturb_each_other(
@@ -285,8 +287,8 @@ class EmulatedProtocolContract(ComponentContract):
             second.put(batches[1])
             second.run()
             first.run()
-            same(first.get(), dict(expected[0]))
-            same(second.get(), dict(expected[1]))
+            assert_equal_outputs(first.get(), dict(expected[0]))
+            assert_equal_outputs(second.get(), dict(expected[1]))
 
     def test_a_model_that_it_does_not_take_is_refused_in_one_line(
         self, protocol: RuntimeProtocol, refused: Artifact

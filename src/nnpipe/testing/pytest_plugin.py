@@ -22,16 +22,16 @@ _PATH = os.environ.get("PATH")
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup() -> Generator[None, None, None]:
     """Skip a test whose fixtures need a program that this machine lacks."""
-    return (yield from _skipping())
+    return (yield from _skip_missing_tool())
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Generator[None, None, None]:
     """Skip a test that needs a program that this machine lacks."""
-    return (yield from _skipping())
+    return (yield from _skip_missing_tool())
 
 
-def _skipping() -> Generator[None, None, None]:
+def _skip_missing_tool() -> Generator[None, None, None]:
     try:
         return (yield)
     except MissingTool as error:

@@ -24,7 +24,7 @@ from nnpipe.protocols.conversation.frame import (
     ErrorCode,
     FrameFlag,
     FrameKind,
-    header,
+    pack_header,
     read_header,
 )
 from nnpipe.protocols.conversation.handshake import Limits
@@ -78,10 +78,10 @@ class RawHost:
 
     def ask(self, kind: int, payload: bytes = b"", flags: int = 0) -> RawAnswer:
         """Send a request, and return its answer."""
-        self.say(kind, payload, flags)
+        self.send_request(kind, payload, flags)
         return self.answer()
 
-    def say(
+    def send_request(
         self, kind: int, payload: bytes = b"", flags: int = 0, length: int | None = None
     ) -> None:
         """Send a request; with ``length``, its header announces so many bytes."""
@@ -93,7 +93,7 @@ class RawHost:
         """Return the bytes of the next request, without sending them."""
         self.number = self.number + 1 & 0xFFFFFFFF
         size = len(payload) if length is None else length
-        return header(kind, flags, self.number, size, CRC32.of([payload])) + payload
+        return pack_header(kind, flags, self.number, size, CRC32.of([payload])) + payload
 
     def send(self, data: bytes) -> None:
         """Send bytes."""
@@ -117,7 +117,7 @@ class RawHost:
             if kind != FrameKind.LOG:
                 return RawAnswer(FrameKind(kind), flags, number, payload)
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Return whether nothing more comes because the target has closed the connection."""
         try:
             return not self.channel.receive_into(memoryview(bytearray(1)))
@@ -134,15 +134,19 @@ class RawHost:
             at += got
         return bytes(memory)
 
-    def greet(self, limits: Limits | None = None, token: bytes | None = None) -> RawAnswer:
+    def perform_handshake(
+        self, limits: Limits | None = None, token: bytes | None = None
+    ) -> RawAnswer:
         """Send HELLO, and AUTH if it is asked for; return the last answer."""
-        said = handshake.hello(limits or Limits(extensions=0), bytes(range(16)))
+        said = handshake.pack_hello(limits or Limits(extensions=0), bytes(range(16)))
         found = self.ask(FrameKind.HELLO, said)
         if found.kind is FrameKind.OK and found.payload[2]:
-            proof = handshake.proof(token or self._token or b"", "host", said, found.payload)
+            proof = handshake.compute_proof(
+                token or self._token or b"", "host", said, found.payload
+            )
             answer = self.ask(FrameKind.AUTH, proof)
             if answer.kind is FrameKind.OK:
-                assert answer.payload == handshake.proof(
+                assert answer.payload == handshake.compute_proof(
                     self._token or b"", "target", said, found.payload
                 )
             return answer
@@ -176,7 +180,7 @@ class RawHost:
         self.close()
 
 
-def batch_for(model: Artifact, seed: int) -> dict[str, np.ndarray]:
+def create_model_batch(model: Artifact, seed: int) -> dict[str, np.ndarray]:
     """Return random inputs of a model with fixed shapes."""
     random = np.random.default_rng(seed)
     found = {}
@@ -189,20 +193,20 @@ def batch_for(model: Artifact, seed: int) -> dict[str, np.ndarray]:
     return found
 
 
-def payload_for(model: Artifact, seed: int) -> bytes:
+def create_model_payload(model: Artifact, seed: int) -> bytes:
     """Return such inputs as a payload."""
-    return b"".join(map(bytes, TensorLayout(model.io.inputs).pack(batch_for(model, seed))))
+    return b"".join(map(bytes, TensorLayout(model.io.inputs).pack(create_model_batch(model, seed))))
 
 
 @contextmanager
-def greeted(
+def connect_host(
     serving: RuntimeProtocol, extensions: int = 0, largest: int = 1 << 20
 ) -> Iterator[tuple[RawHost, bytes]]:
     """Yield a host that was let in, and the payload of the target's answer."""
     until = time.monotonic() + PATIENCE
     while True:
         with RawHost(serving) as host:
-            answer = host.greet(Limits(extensions=int(extensions), largest=largest))
+            answer = host.perform_handshake(Limits(extensions=int(extensions), largest=largest))
             if answer.code != ErrorCode.BUSY or time.monotonic() > until:
                 assert answer.kind is FrameKind.OK, answer
                 yield host, answer.payload
@@ -211,17 +215,17 @@ def greeted(
 
 
 @contextmanager
-def ready(
+def connect_ready_host(
     serving: RuntimeProtocol, model: Artifact, extensions: int = 0, largest: int = 1 << 20
 ) -> Iterator[RawHost]:
     """Yield a host whose model is loaded."""
-    with greeted(serving, extensions, largest) as (host, _):
+    with connect_host(serving, extensions, largest) as (host, _):
         assert host.load(model).kind is FrameKind.OK
         yield host
 
 
 @contextmanager
-def in_state(
+def connect_host_in_state(
     serving: RuntimeProtocol, model: Artifact, state: ConversationState
 ) -> Iterator[RawHost]:
     """Yield a host whose conversation is in a state."""
@@ -229,18 +233,18 @@ def in_state(
         with RawHost(serving) as host:
             yield host
         return
-    with greeted(serving) as (host, _):
+    with connect_host(serving) as (host, _):
         if state is not ConversationState.EMPTY:
             assert host.load(model).kind is FrameKind.OK
         if state in (ConversationState.LOADED, ConversationState.DONE):
-            assert host.ask(FrameKind.DATA, payload_for(model, 0)).kind is FrameKind.OK
+            assert host.ask(FrameKind.DATA, create_model_payload(model, 0)).kind is FrameKind.OK
         if state is ConversationState.DONE:
             assert host.ask(FrameKind.PROCESS).flags == FrameFlag.STARTED
             assert host.answer().kind is FrameKind.OK
         yield host
 
 
-def refused(host: RawHost, kind: int, payload: bytes = b"", flags: int = 0) -> bool:
+def is_refused(host: RawHost, kind: int, payload: bytes = b"", flags: int = 0) -> bool:
     """Return whether a request ends the conversation with an ERROR of the rules."""
     answer = host.ask(kind, payload, flags)
-    return (answer.fatal, answer.code) == (True, ErrorCode.PROTOCOL) and host.ended()
+    return (answer.fatal, answer.code) == (True, ErrorCode.PROTOCOL) and host.has_ended()

@@ -108,8 +108,8 @@ class RuntimeContract(ComponentContract, InferenceSessionContract):
         for damage in DAMAGES:
             broken = dataclasses.replace(artifact, path=tmp_path / damage / artifact.path.name)
             broken.path.parent.mkdir()
-            broken.path.write_bytes(spoiled(whole, damage))
-            with refused(broken.path, damage):
+            broken.path.write_bytes(damage_content(whole, damage))
+            with assert_refused(broken.path, damage):
                 runtime.load(broken)
 
     def test_a_missing_file_is_named_in_one_line(
@@ -124,7 +124,7 @@ class RuntimeContract(ComponentContract, InferenceSessionContract):
     def test_a_description_that_contradicts_the_file_is_refused_in_one_line(
         self, runtime: Runtime, artifact: Artifact
     ) -> None:
-        for io in contradictions(artifact.io):
+        for io in build_contradictions(artifact.io):
             with pytest.raises(ArtifactError) as caught:
                 runtime.load(dataclasses.replace(artifact, io=io))
             assert str(artifact.path) in str(caught.value)
@@ -135,24 +135,24 @@ class RuntimeContract(ComponentContract, InferenceSessionContract):
     ) -> None:
         if not runtime.requires:
             pytest.skip(f"{type(runtime).__name__} needs no package")
-        nothing_installed(monkeypatch)
+        hide_packages(monkeypatch)
         with pytest.raises(MissingDependency, match="pip install") as caught:
             runtime.load(artifact)
         assert type(runtime).__name__ in str(caught.value)
         assert_one_line(caught.value)
 
 
-def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def hide_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every package that a component may need appear missing."""
     monkeypatch.setattr("nnpipe.core.discoverable.is_installed", lambda name: False)
 
 
 DAMAGES = ("empty", "eighth", "half", "most", "noise", "noisy tail", "text")
-"""Kinds of damage to a file; see :func:`spoiled`."""
+"""Kinds of damage to a file; see :func:`damage_content`."""
 
 
 @contextmanager
-def refused(path: Path, damage: str) -> Iterator[None]:
+def assert_refused(path: Path, damage: str) -> Iterator[None]:
     """Check that a damaged file is refused in one line that names it."""
     found: ArtifactError | None = None
     try:
@@ -164,7 +164,7 @@ def refused(path: Path, damage: str) -> Iterator[None]:
     assert_one_line(found)
 
 
-def spoiled(data: bytes, damage: str) -> bytes:
+def damage_content(data: bytes, damage: str) -> bytes:
     """Return the content of a model file with a kind of damage."""
     noise = np.random.default_rng(0).bytes(len(data))
     return {
@@ -178,10 +178,10 @@ def spoiled(data: bytes, damage: str) -> bytes:
     }[damage]
 
 
-def contradictions(io: IOSpec) -> list[IOSpec]:
+def build_contradictions(io: IOSpec) -> list[IOSpec]:
     """Return descriptions of a model's tensors that contradict ``io``."""
 
-    def changed(side: str, spec: TensorSpec) -> IOSpec:
+    def replace_spec(side: str, spec: TensorSpec) -> IOSpec:
         return dataclasses.replace(io, **{side: (spec, *getattr(io, side)[1:])})
 
     found = []
@@ -189,13 +189,13 @@ def contradictions(io: IOSpec) -> list[IOSpec]:
         first: TensorSpec = getattr(io, side)[0]
         plain = TensorSpec(first.name, first.shape, first.dtype)
         found += [
-            changed(side, dataclasses.replace(plain, name=plain.name + "_too")),
-            changed(
+            replace_spec(side, dataclasses.replace(plain, name=plain.name + "_too")),
+            replace_spec(
                 side,
                 dataclasses.replace(
                     plain, dtype="float64" if plain.dtype != "float64" else "float32"
                 ),
             ),
-            changed(side, dataclasses.replace(plain, shape=(*plain.shape, 7))),
+            replace_spec(side, dataclasses.replace(plain, shape=(*plain.shape, 7))),
         ]
     return found

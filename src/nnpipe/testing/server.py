@@ -25,19 +25,19 @@ from nnpipe.protocols.conversation.payloads import (
     unpack_stamps,
 )
 from nnpipe.protocols.conversation.rules import ALLOWED, FIXED_BOUNDS, ConversationState, Extension
-from nnpipe.testing.protocol import same
+from nnpipe.testing.protocol import assert_equal_outputs
 from nnpipe.testing.raw_host import (
     BEGIN,
     END,
     PART,
     PATIENCE,
     RawHost,
-    batch_for,
-    greeted,
-    in_state,
-    payload_for,
-    ready,
-    refused,
+    connect_host,
+    connect_host_in_state,
+    connect_ready_host,
+    create_model_batch,
+    create_model_payload,
+    is_refused,
 )
 
 _STATES = (
@@ -85,9 +85,9 @@ class ServerContract:
         """Return a function that asserts that the next client is served rightly."""
 
         def check() -> None:
-            batch = batch_for(model, 7)
-            with _patiently(lambda: open_session(serving, model)) as session:
-                same(session.infer(batch), reference(batch))
+            batch = create_model_batch(model, 7)
+            with _retry_while_busy(lambda: open_session(serving, model)) as session:
+                assert_equal_outputs(session.infer(batch), reference(batch))
 
         return check
 
@@ -99,28 +99,28 @@ class ServerContract:
         reference: Callable[[Batch], dict[str, np.ndarray]],
         extensions: int,
     ) -> None:
-        batches = [batch_for(model, seed) for seed in range(4)]
+        batches = [create_model_batch(model, seed) for seed in range(4)]
         limits = Limits(extensions=extensions)
-        with _patiently(lambda: open_session(serving, model, limits=limits)) as session:
+        with _retry_while_busy(lambda: open_session(serving, model, limits=limits)) as session:
             for batch in batches:
-                same(session.infer(batch), reference(batch))
+                assert_equal_outputs(session.infer(batch), reference(batch))
             for batch in batches:
                 session.put(batch)
                 for _ in range(2):  # the same inputs once more
                     session.run()
-                    same(session.get(), reference(batch))
+                    assert_equal_outputs(session.get(), reference(batch))
             for found, batch in zip(session.stream(batches), batches, strict=True):
-                same(found, reference(batch))
+                assert_equal_outputs(found, reference(batch))
             assert session.stats()["inferences"] == 16
             assert session.io.to_json() == model.io.to_json()
 
     def test_stamps_and_clock_follow_one_another(
         self, serving: RuntimeProtocol, model: Artifact
     ) -> None:
-        with ready(serving, model, Extension.INFER) as host:
+        with connect_ready_host(serving, model, Extension.INFER) as host:
             before = Stats.unpack(host.ask(FrameKind.STATS, b"", FrameFlag.CLOCK).payload)
             stamps = unpack_stamps(
-                host.ask(FrameKind.INFER, payload_for(model, 0)).payload, alone=False
+                host.ask(FrameKind.INFER, create_model_payload(model, 0)).payload, alone=False
             )
             after = Stats.unpack(host.ask(FrameKind.STATS).payload)
         assert before.rows == b""
@@ -134,8 +134,8 @@ class ServerContract:
             for kind, flags in _REQUESTS:
                 rule = ALLOWED.get((state, int(kind), int(flags)))
                 if rule is None or rule.extension is not None:
-                    with in_state(serving, model, state) as host:
-                        assert refused(host, kind, b"", flags), (
+                    with connect_host_in_state(serving, model, state) as host:
+                        assert is_refused(host, kind, b"", flags), (
                             f"{kind.name}, {flags} in {state.value}"
                         )
         serves()
@@ -150,8 +150,8 @@ class ServerContract:
             (FrameKind.STATS, 2),
             (FrameKind.PROCESS, 0x80),
         ):
-            with in_state(serving, model, ConversationState.LOADED) as host:
-                assert refused(host, kind, b"", flags)
+            with connect_host_in_state(serving, model, ConversationState.LOADED) as host:
+                assert is_refused(host, kind, b"", flags)
 
     def test_a_length_beyond_its_bound_is_refused_before_a_payload_comes(
         self, serving: RuntimeProtocol, model: Artifact, serves: Callable[[], None]
@@ -159,39 +159,39 @@ class ServerContract:
         for (state, kind, step), rule in ALLOWED.items():
             if state not in (*_STATES, ConversationState.NEW) or rule.extension is not None:
                 continue
-            with in_state(serving, model, state) as host:
+            with connect_host_in_state(serving, model, state) as host:
                 most = FIXED_BOUNDS.get(rule.ask_bound, 0xFFFF_FFFE)
-                host.say(kind, b"", step, length=most + 1)
+                host.send_request(kind, b"", step, length=most + 1)
                 answer = host.answer()
                 assert (answer.fatal, answer.code) == (True, ErrorCode.PROTOCOL), (
                     state,
                     kind,
                     step,
                 )
-                assert host.ended()
+                assert host.has_ended()
         serves()
 
     @pytest.mark.parametrize("at", [0, 1, 2, 4, 8, 12, 16, 20, HEADER_SIZE, HEADER_SIZE + 5])
     def test_a_changed_bit_ends_the_conversation(
         self, serving: RuntimeProtocol, model: Artifact, serves: Callable[[], None], at: int
     ) -> None:
-        payload = payload_for(model, 0)
-        with in_state(serving, model, ConversationState.READY) as host:
+        payload = create_model_payload(model, 0)
+        with connect_host_in_state(serving, model, ConversationState.READY) as host:
             sent = bytearray(host.frame(FrameKind.DATA, payload))
             sent[at] ^= 4
             host.send(bytes(sent))
             answer = host.answer()
             assert (answer.fatal, answer.code) == (True, ErrorCode.PROTOCOL)
-            assert host.ended()
+            assert host.has_ended()
         serves()
 
     @pytest.mark.parametrize("step", [0, 2, -1])
     def test_a_number_out_of_order_ends_the_conversation(
         self, serving: RuntimeProtocol, model: Artifact, step: int
     ) -> None:
-        with in_state(serving, model, ConversationState.READY) as host:
+        with connect_host_in_state(serving, model, ConversationState.READY) as host:
             host.number = host.number - 1 + step & 0xFFFFFFFF
-            assert refused(host, FrameKind.STATS)
+            assert is_refused(host, FrameKind.STATS)
 
     def test_another_version_is_named(self, serving: RuntimeProtocol) -> None:
         for versions in ((2, 3), (0, 0)):
@@ -204,20 +204,20 @@ class ServerContract:
         self, serving: RuntimeProtocol, length: int
     ) -> None:
         with RawHost(serving) as host:
-            assert refused(host, FrameKind.HELLO, bytes(length))
+            assert is_refused(host, FrameKind.HELLO, bytes(length))
 
     def test_each_conversation_has_a_nonce_of_its_own(self, serving: RuntimeProtocol) -> None:
         nonces = set()
         for _ in range(5):
-            with greeted(serving) as (_, welcome):
+            with connect_host(serving) as (_, welcome):
                 nonces.add(welcome[16:])
         assert len(nonces) == 5
 
     def test_inputs_of_another_size_are_refused_and_the_right_ones_taken(
         self, serving: RuntimeProtocol, model: Artifact
     ) -> None:
-        right = payload_for(model, 0)
-        with ready(serving, model, Extension.INFER) as host:
+        right = create_model_payload(model, 0)
+        with connect_ready_host(serving, model, Extension.INFER) as host:
             for wrong in (b"", right[:-1]):
                 for kind in (FrameKind.DATA, FrameKind.INFER):
                     answer = host.ask(kind, wrong)
@@ -227,11 +227,15 @@ class ServerContract:
     def test_requests_sent_ahead_of_a_failure_are_passed_over(
         self, serving: RuntimeProtocol, model: Artifact
     ) -> None:
-        with ready(serving, model, Extension.PIPELINING) as host:
-            for payload in (payload_for(model, 0), b"wrong", payload_for(model, 1)):
-                host.say(FrameKind.DATA, payload)
-                host.say(FrameKind.PROCESS)
-                host.say(FrameKind.OUTPUT)
+        with connect_ready_host(serving, model, Extension.PIPELINING) as host:
+            for payload in (
+                create_model_payload(model, 0),
+                b"wrong",
+                create_model_payload(model, 1),
+            ):
+                host.send_request(FrameKind.DATA, payload)
+                host.send_request(FrameKind.PROCESS)
+                host.send_request(FrameKind.OUTPUT)
             codes = [host.answer().code for _ in range(4 + 3 + 4)]
         failed = [ErrorCode.TENSORS, ErrorCode.SKIPPED, ErrorCode.SKIPPED]
         assert codes == [0] * 4 + failed + [0] * 4
@@ -239,17 +243,17 @@ class ServerContract:
     def test_without_pipelining_nothing_is_passed_over(
         self, serving: RuntimeProtocol, model: Artifact
     ) -> None:
-        with ready(serving, model, Extension.INFER) as host:
+        with connect_ready_host(serving, model, Extension.INFER) as host:
             assert host.ask(FrameKind.DATA, b"wrong").code == ErrorCode.TENSORS
-            assert refused(host, FrameKind.PROCESS)
+            assert is_refused(host, FrameKind.PROCESS)
 
     def test_outputs_that_the_host_does_not_take_are_not_sent(
         self, serving: RuntimeProtocol, model: Artifact
     ) -> None:
         size = TensorLayout(model.io.outputs).size or 0
         for largest, code in ((size - 1, ErrorCode.TENSORS), (size, 0)):
-            with ready(serving, model, Extension.INFER, largest) as host:
-                assert host.ask(FrameKind.INFER, payload_for(model, 0)).code == code
+            with connect_ready_host(serving, model, Extension.INFER, largest) as host:
+                assert host.ask(FrameKind.INFER, create_model_payload(model, 0)).code == code
 
     def test_a_model_that_is_not_what_its_hash_says_is_refused(
         self, serving: RuntimeProtocol, model: Artifact, serves: Callable[[], None]
@@ -261,7 +265,7 @@ class ServerContract:
         offer = ModelOffer(
             len(content), hashlib.sha256(b"another").digest(), {"format": model.format}
         ).pack()
-        with in_state(serving, model, ConversationState.EMPTY) as host:
+        with connect_host_in_state(serving, model, ConversationState.EMPTY) as host:
             answers = [host.ask(FrameKind.MODEL, offer, BEGIN)]
             if not answers[0].code:
                 answers.append(host.ask(FrameKind.MODEL, pack_count(0) + content, PART))
@@ -275,12 +279,12 @@ class ServerContract:
     def test_an_offer_that_is_too_short_ends_the_conversation(
         self, serving: RuntimeProtocol, model: Artifact, length: int
     ) -> None:
-        with in_state(serving, model, ConversationState.EMPTY) as host:
-            assert refused(host, FrameKind.MODEL, bytes(length), BEGIN)
+        with connect_host_in_state(serving, model, ConversationState.EMPTY) as host:
+            assert is_refused(host, FrameKind.MODEL, bytes(length), BEGIN)
 
     def test_a_model_can_be_loaded_again(self, serving: RuntimeProtocol, model: Artifact) -> None:
-        payload = payload_for(model, 0)
-        with ready(serving, model, Extension.INFER) as host:
+        payload = create_model_payload(model, 0)
+        with connect_ready_host(serving, model, Extension.INFER) as host:
             first = [host.ask(FrameKind.INFER, payload).payload[32:] for _ in range(2)]
             assert host.load(model).kind is FrameKind.OK
             assert host.ask(FrameKind.STATS, b"", FrameFlag.CLOCK).payload[32:40] == pack_count(0)
@@ -289,13 +293,15 @@ class ServerContract:
     def test_a_second_client_is_told_that_the_first_is_served(
         self, serving: RuntimeProtocol, model: Artifact
     ) -> None:
-        with ready(serving, model, Extension.INFER) as first:
+        with connect_ready_host(serving, model, Extension.INFER) as first:
             for _ in range(3):
                 with RawHost(serving) as second:
-                    answer = second.greet()
+                    answer = second.perform_handshake()
                     assert (answer.fatal, answer.code) == (True, ErrorCode.BUSY)
-                    assert second.ended()
-                assert first.ask(FrameKind.INFER, payload_for(model, 0)).kind is FrameKind.OK
+                    assert second.has_ended()
+                assert (
+                    first.ask(FrameKind.INFER, create_model_payload(model, 0)).kind is FrameKind.OK
+                )
 
     def test_clients_that_say_nothing_keep_nobody_out(
         self, serving: RuntimeProtocol, serves: Callable[[], None]
@@ -313,13 +319,13 @@ class ServerContract:
     ) -> None:
         state = ConversationState.NEW if kind is FrameKind.HELLO else ConversationState.READY
         for size in _PARTIAL:
-            with in_state(serving, model, state) as host:
+            with connect_host_in_state(serving, model, state) as host:
                 host.send(host.frame(kind, bytes(0 if kind is FrameKind.STATS else 32))[:size])
         serves()
 
     def test_a_frame_may_come_in_pieces(self, serving: RuntimeProtocol, model: Artifact) -> None:
-        with in_state(serving, model, ConversationState.READY) as host:
-            sent = host.frame(FrameKind.DATA, payload_for(model, 0))
+        with connect_host_in_state(serving, model, ConversationState.READY) as host:
+            sent = host.frame(FrameKind.DATA, create_model_payload(model, 0))
             for piece in (*(sent[at : at + 1] for at in range(40)), sent[40:]):
                 host.send(piece)
             assert host.answer().kind is FrameKind.OK
@@ -335,11 +341,11 @@ class ServerContract:
             with RawHost(serving) as host:
                 host.send(noise)
                 assert host.answer().fatal
-                assert host.ended()
+                assert host.has_ended()
         serves()
 
 
-def _patiently(action: Callable[[], RemoteSession]) -> RemoteSession:
+def _retry_while_busy(action: Callable[[], RemoteSession]) -> RemoteSession:
     """Return a session; the server may still be busy with the client before."""
     until = time.monotonic() + PATIENCE
     while True:

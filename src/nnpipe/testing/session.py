@@ -11,10 +11,10 @@ import pytest
 from nnpipe.core.errors import NNPipeError, NotSupported, SpecMismatch
 from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.session import InferenceSession
-from nnpipe.core.tensors import Batch, random_batch
+from nnpipe.core.tensors import Batch, generate_random_batch
 
 
-def scattered(array: np.ndarray) -> np.ndarray:
+def make_noncontiguous(array: np.ndarray) -> np.ndarray:
     """Return an equal array whose elements are not contiguous in memory."""
     if not array.ndim:
         return array
@@ -24,10 +24,10 @@ def scattered(array: np.ndarray) -> np.ndarray:
 
 
 MISMATCHES = ("missing", "extra", "renamed", "dtype", "rank")
-"""Kinds of errors in a batch; see :func:`damaged`."""
+"""Kinds of errors in a batch; see :func:`damage_batch`."""
 
 
-def damaged(batch: Batch, name: str, damage: str) -> dict[str, np.ndarray]:
+def damage_batch(batch: Batch, name: str, damage: str) -> dict[str, np.ndarray]:
     """Return a batch with an error in one tensor."""
     found = dict(batch)
     array = found.pop(name)
@@ -77,11 +77,11 @@ class InferenceSessionContract:
 
     @pytest.fixture
     def batch(self, session: InferenceSession) -> Batch:
-        return random_batch(session.io, 2, seed=1)
+        return generate_random_batch(session.io, 2, seed=1)
 
     @pytest.fixture
     def other_batch(self, session: InferenceSession) -> Batch:
-        return random_batch(session.io, 2, seed=2)
+        return generate_random_batch(session.io, 2, seed=2)
 
     # -- results ------------------------------------------------------------------------------
 
@@ -213,7 +213,8 @@ class InferenceSessionContract:
     ) -> None:
         expected = session.infer(batch)
         self.assert_same(
-            session.infer({name: scattered(array) for name, array in batch.items()}), expected
+            session.infer({name: make_noncontiguous(array) for name, array in batch.items()}),
+            expected,
         )
 
     def test_inputs_are_bound_by_name(self, session: InferenceSession, batch: Batch) -> None:
@@ -224,7 +225,7 @@ class InferenceSessionContract:
         if any(not spec.shape or spec.shape[0] is not None for spec in session.io.inputs):
             return  # all sizes but one are a mismatch, which the test of shapes covers
         for size in (3, 1, 2):
-            inputs = random_batch(session.io, size, seed=size)
+            inputs = generate_random_batch(session.io, size, seed=size)
             outputs = session.infer(inputs)
             session.io.check_outputs(outputs)
             self.assert_same(session.infer(inputs), outputs)
@@ -236,7 +237,7 @@ class InferenceSessionContract:
         for damage in MISMATCHES:
             for name in batch:
                 try:
-                    session.put(damaged(batch, name, damage))
+                    session.put(damage_batch(batch, name, damage))
                 except SpecMismatch as error:
                     assert_one_line(error)
                 else:

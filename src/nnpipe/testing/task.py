@@ -14,7 +14,7 @@ from nnpipe.core.component import Component
 from nnpipe.core.errors import ArtifactError, NNPipeError
 from nnpipe.core.evaluation import NOT_FINITE, Evaluation, Ragged
 from nnpipe.core.quality_metric import QualityMetric
-from nnpipe.core.task import Task, quality_metric, task_named
+from nnpipe.core.task import Task, find_quality_metric, get_task
 from nnpipe.core.tensors import Batch, DatasetSpec
 from nnpipe.testing.component import ComponentContract
 from nnpipe.testing.session import assert_one_line
@@ -57,12 +57,12 @@ class TaskContract(ComponentContract):
 
     @pytest.fixture
     def judged(self, task: Task, spec: DatasetSpec, truth: Batch, predictions: Batch) -> Evaluation:
-        return task.completed(task.judge(predictions, truth, spec))
+        return task.finalize(task.evaluate(predictions, truth, spec))
 
     # -- what it says of itself -----------------------------------------------------------------
 
     def test_it_is_found_by_its_name(self, task: Task, spec: DatasetSpec) -> None:
-        assert type(task_named(task.name)) is type(task)
+        assert type(get_task(task.name)) is type(task)
         assert spec.task == task.name
 
     def test_its_metrics_have_names_of_their_own(self, task: Task) -> None:
@@ -75,7 +75,7 @@ class TaskContract(ComponentContract):
             assert metric.meaning, metric.name
             assert task.metric(metric.name) == metric
             # Another task may have a metric of this name, but it must mean the same kind of thing.
-            known = quality_metric(metric.name)
+            known = find_quality_metric(metric.name)
             assert (known.kind, known.less_is_better) == (metric.kind, metric.less_is_better)
 
     # -- judging --------------------------------------------------------------------------------
@@ -95,13 +95,13 @@ class TaskContract(ComponentContract):
     ) -> None:
         half = len(judged) // 2
         parts = [
-            task.judge(_part(predictions, place), _part(truth, place), spec)
+            task.evaluate(_slice_batch(predictions, place), _slice_batch(truth, place), spec)
             for place in (slice(None, half), slice(half, None))
         ]
-        joined = task.completed(Evaluation.joined(parts))
+        joined = task.finalize(Evaluation.concat(parts))
         assert task.same_samples(joined, judged)
         for metric in task.metrics:
-            _assert_same(metric.of(joined), metric.of(judged), metric)
+            _assert_same(metric.compute(joined), metric.compute(judged), metric)
 
     def test_a_part_of_the_samples_is_not_the_same_as_all(
         self, task: Task, judged: Evaluation
@@ -113,10 +113,10 @@ class TaskContract(ComponentContract):
     def test_perfect_predictions_are_better(
         self, task: Task, spec: DatasetSpec, truth: Batch, judged: Evaluation
     ) -> None:
-        best = task.completed(task.judge(task.perfect(truth, spec), truth, spec))
+        best = task.finalize(task.evaluate(task.perfect(truth, spec), truth, spec))
         assert task.same_samples(best, judged)
         for metric in task.metrics:
-            one, other = metric.of(judged), metric.of(best)
+            one, other = metric.compute(judged), metric.compute(best)
             if math.isnan(one) and math.isnan(other):
                 continue  # not defined for these samples
             assert (other < one) if metric.less_is_better else (other > one), metric.name
@@ -126,7 +126,7 @@ class TaskContract(ComponentContract):
     ) -> None:
         wrong = {name: np.zeros((1, 3, 5, 7, 2), np.float32) for name in task.perfect(truth, spec)}
         with pytest.raises(NNPipeError) as caught:
-            task.judge(wrong, truth, spec)
+            task.evaluate(wrong, truth, spec)
         assert_one_line(caught.value)
 
     def test_an_evaluation_that_lacks_an_array_is_refused(
@@ -163,13 +163,13 @@ class TaskContract(ComponentContract):
         self, task: Task, spec: DatasetSpec, truth: Batch, judged: Evaluation, number: float | None
     ) -> None:
         perfect = task.perfect(truth, spec)
-        best = task.completed(task.judge(perfect, truth, spec))
+        best = task.finalize(task.evaluate(perfect, truth, spec))
         every, half = np.ones(len(judged), bool), np.arange(len(judged)) % 2 == 0
         for lost in (half, every):
             given = (
                 {**perfect, NOT_FINITE: lost} if number is None else _with(number, perfect, lost)
             )
-            found = task.completed(task.judge(given, truth, spec))
+            found = task.finalize(task.evaluate(given, truth, spec))
             if number is not None and not task.without_answer(given, len(judged)).any():
                 # predictions without real numbers, or a number to which the task gives a meaning
                 continue
@@ -188,30 +188,32 @@ class TaskContract(ComponentContract):
         lost = half & (np.arange(len(judged)) % 3 == 0)
         given = {**predictions, NOT_FINITE: lost}
         parts = [
-            task.judge(
+            task.evaluate(
                 {n: a[those] for n, a in given.items()},
                 {n: a[those] for n, a in truth.items()},
                 spec,
             )
             for those in (half, ~half)
         ]
-        joined = task.completed(Evaluation.joined(parts))
+        joined = task.finalize(Evaluation.concat(parts))
         np.testing.assert_array_equal(joined.not_finite, lost)
-        whole = task.completed(task.judge(given, truth, spec))
+        whole = task.finalize(task.evaluate(given, truth, spec))
         for metric in task.metrics:
-            assert metric.of(joined) == pytest.approx(metric.of(whole), nan_ok=True), metric.name
+            assert metric.compute(joined) == pytest.approx(metric.compute(whole), nan_ok=True), (
+                metric.name
+            )
 
     def test_predictions_that_are_all_equal_or_empty_are_judged(
         self, task: Task, spec: DatasetSpec, truth: Batch, judged: Evaluation
     ) -> None:
         perfect = task.perfect(truth, spec)
         equal = {name: np.repeat(array[:1], len(judged), axis=0) for name, array in perfect.items()}
-        found = task.completed(task.judge(equal, truth, spec))
+        found = task.finalize(task.evaluate(equal, truth, spec))
         assert not found.not_finite.any()
         for metric in task.metrics:
-            assert not math.isinf(metric.of(found)), metric.name
-        nothing = task.completed(
-            task.judge(
+            assert not math.isinf(metric.compute(found)), metric.name
+        nothing = task.finalize(
+            task.evaluate(
                 {n: a[:0] for n, a in perfect.items()}, {n: a[:0] for n, a in truth.items()}, spec
             )
         )
@@ -220,7 +222,7 @@ class TaskContract(ComponentContract):
     @staticmethod
     def _assert_worse(metric: QualityMetric, best: Evaluation, found: Evaluation) -> None:
         """Assert that a metric is worse than that of perfect predictions."""
-        one, other = metric.of(best), metric.of(found)
+        one, other = metric.compute(best), metric.compute(found)
         if math.isnan(one):
             return  # not defined for these samples
         assert not math.isnan(other), metric.name
@@ -233,31 +235,31 @@ class TaskContract(ComponentContract):
     def test_a_weight_counts_a_sample_that_often(self, task: Task, judged: Evaluation) -> None:
         random = np.random.default_rng(0)
         for metric in task.metrics:
-            statistic = metric.prepared(judged)
+            statistic = metric.build_statistic(judged)
             for _ in range(5):
-                chosen = _chosen(metric, judged, random)
+                chosen = _choose_samples(metric, judged, random)
                 weights = np.bincount(chosen, minlength=len(judged)).astype(np.float64)
-                _assert_same(statistic(weights), metric.of(judged.take(chosen)), metric)
+                _assert_same(statistic(weights), metric.compute(judged.take(chosen)), metric)
 
     def test_the_order_of_samples_does_not_matter(self, task: Task, judged: Evaluation) -> None:
         turned = judged.take(np.arange(len(judged))[::-1])
         for metric in task.metrics:
             # the samples of a cluster may have an order, as points of a series do
             if metric.clusters is None:
-                _assert_same(metric.of(turned), metric.of(judged), metric)
+                _assert_same(metric.compute(turned), metric.compute(judged), metric)
 
     def test_a_model_agrees_with_itself(self, task: Task, judged: Evaluation) -> None:
         same = task.agreement(judged, judged)
         assert same is None or (same.shape == (len(judged),) and bool(same.all()))
 
     def test_doubts_are_clauses(self, task: Task, judged: Evaluation) -> None:
-        for kind, reason in task.doubts(judged):
+        for kind, reason in task.warnings(judged):
             assert kind
             assert reason
             assert not reason.endswith(".")
 
 
-def _chosen(
+def _choose_samples(
     metric: QualityMetric, judged: Evaluation, random: np.random.Generator
 ) -> npt.NDArray[np.int64]:
     """Return random samples with repetitions, in order; or all samples of some clusters, which
@@ -282,7 +284,7 @@ def _with(number: float, batch: Batch, lost: npt.NDArray[np.bool_]) -> Batch:
     return found
 
 
-def _part(batch: Batch, place: slice) -> Batch:
+def _slice_batch(batch: Batch, place: slice) -> Batch:
     return {name: array[place] for name, array in batch.items()}
 
 

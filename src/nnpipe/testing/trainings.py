@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.keras_callback import classifier, keras_callback
+from nnpipe.training.keras_callback import keras_callback, make_classifier_judge
 from nnpipe.training.optimization import AdamW, Cosine
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.classification import ClassificationOutput
@@ -23,7 +23,7 @@ from nnpipe.training.sequences.samplers import RandomSampler
 from nnpipe.training.trainer import Trainer
 
 
-def _model() -> Any:
+def _create_model() -> Any:
     import torch
 
     class Net(torch.nn.Module):  # type: ignore[misc]
@@ -47,8 +47,8 @@ def _model() -> Any:
         return Net()
 
 
-def _data() -> dict[str, Any]:
-    features, label = samples()
+def _create_data() -> dict[str, Any]:
+    features, label = create_samples()
     train = {"x": features[:48], "label": label[:48]}
     test = {"x": features[48:], "label": label[48:]}
     learned = ArraySequence(train, batch=12, sampler=RandomSampler(), seed=3)
@@ -68,11 +68,11 @@ class WatchedTraining:
         Returns sequences of batches by data set and split, ``train`` and ``test``.
     """
 
-    model: Callable[[], Any] = _model
-    data: Callable[[], Mapping[str, Mapping[str, Any]]] = _data
+    model: Callable[[], Any] = _create_model
+    data: Callable[[], Mapping[str, Mapping[str, Any]]] = _create_data
 
 
-def samples() -> tuple[np.ndarray, np.ndarray]:
+def create_samples() -> tuple[np.ndarray, np.ndarray]:
     """Return features, float32 ``(60, 8)``, and their classes, int64 ``(60,)``, from 0 to 2."""
     label = np.arange(60, dtype=np.int64) % 3
     noise = np.random.default_rng(0).normal(0, 0.5, (60, 8))
@@ -100,42 +100,46 @@ class _Notes(Callback):
     def __init__(self) -> None:
         self.found: list[str] = []
 
-    def _note(self, fit: Any) -> None:
+    def _record(self, fit: Any) -> None:
         modes = [layer.training for layer in fit.model.modules()]
-        self.found.append(hashlib.sha256(repr((_random(), modes)).encode()).hexdigest())
+        self.found.append(
+            hashlib.sha256(repr((_describe_random_state(), modes)).encode()).hexdigest()
+        )
 
     def on_epoch_begin(self, fit: Any) -> None:
-        self._note(fit)
+        self._record(fit)
 
     def on_batch_begin(self, fit: Any, batch: dict[str, Any]) -> None:
-        self._note(fit)
+        self._record(fit)
 
     def on_batch_end(self, fit: Any, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
-        self._note(fit)
+        self._record(fit)
 
     def on_evaluate_batch(
         self, fit: Any, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
     ) -> None:
-        self._note(fit)
+        self._record(fit)
 
 
-def torch_training(
+def run_torch_training(
     training: WatchedTraining, folder: Path, callbacks: Sequence[Callback]
 ) -> dict[str, Any]:
     """Train for two epochs, and return all that a callback could have changed, to be compared by
     ``==``.
     """
     model, data, notes = training.model(), training.data(), _Notes()
-    before = _random()  # now: what the data imports may draw random numbers
+    before = _describe_random_state()  # now: what the data imports may draw random numbers
     trainer = Trainer(TrainerOptions(num_epochs=2, clip_norm=1.0), [*callbacks, notes])
     history = trainer.fit(
         model, data, folder=folder, optimiser=AdamW(rate=0.01), schedule=Cosine(warmup=2)
     )
     return {
-        "weights": {name: _bytes(tensor.numpy()) for name, tensor in model.state_dict().items()},
+        "weights": {
+            name: _describe_array(tensor.numpy()) for name, tensor in model.state_dict().items()
+        },
         "history": [dict(row) for row in history.rows()],
         "random numbers and modes during the training": notes.found,
-        "random numbers after it": _random() == before,
+        "random numbers after it": _describe_random_state() == before,
         "hooks left on layers": any(
             layer._forward_hooks or layer._forward_pre_hooks for layer in model.modules()
         ),
@@ -144,13 +148,13 @@ def torch_training(
 
 
 @functools.lru_cache(maxsize=4)
-def unwatched(training: WatchedTraining) -> dict[str, Any]:
+def run_unwatched(training: WatchedTraining) -> dict[str, Any]:
     """Return what comes of a training on which nothing looks; it is carried out once."""
     with tempfile.TemporaryDirectory() as folder:
-        return torch_training(training, Path(folder), [])
+        return run_torch_training(training, Path(folder), [])
 
 
-def keras_training(folder: Path, callbacks: Sequence[Callback]) -> dict[str, Any]:
+def run_keras_training(folder: Path, callbacks: Sequence[Callback]) -> dict[str, Any]:
     """Train a Keras model for two epochs, and return its weights and figures, to be compared by
     ``==``.
     """
@@ -167,25 +171,30 @@ def keras_training(folder: Path, callbacks: Sequence[Callback]) -> dict[str, Any
         ]
     )
     model.compile(keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy")
-    features, label = samples()
+    features, label = create_samples()
     data = {"kinds": {"test": ArraySequence({"x": features[48:], "label": label[48:]}, batch=12)}}
-    with keras_callback(callbacks, data, classifier("x", output="kind"), folder=folder) as look:
+    with keras_callback(
+        callbacks, data, make_classifier_judge("x", output="kind"), folder=folder
+    ) as look:
         done = model.fit(
             features[:48], label[:48], batch_size=12, epochs=2, verbose=0, callbacks=[look]
         )
-    return {"weights": [_bytes(array) for array in model.get_weights()], "figures": done.history}
+    return {
+        "weights": [_describe_array(array) for array in model.get_weights()],
+        "figures": done.history,
+    }
 
 
-def tree(folder: Path) -> list[str]:
+def list_files(folder: Path) -> list[str]:
     """List the files below a folder."""
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
 
 
-def _bytes(array: np.ndarray) -> tuple[str, tuple[int, ...], bytes]:
+def _describe_array(array: np.ndarray) -> tuple[str, tuple[int, ...], bytes]:
     return str(array.dtype), array.shape, array.tobytes()
 
 
-def _random() -> str:
+def _describe_random_state() -> str:
     """Return the states of the random generators, as a text to be compared."""
     import torch
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nnpipe.training.checkpoints import read_weights as read_weights
     from nnpipe.training.experiment import Training as Training
     from nnpipe.training.final_weights import StartingWeights as StartingWeights
-    from nnpipe.training.fit import Fit as Fit
+    from nnpipe.training.fit import TrainingRun as TrainingRun
     from nnpipe.training.network import Adversaries as Adversaries
     from nnpipe.training.network import Head as Head
     from nnpipe.training.network import Network as Network
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from nnpipe.training.step import LearningStep as LearningStep
     from nnpipe.training.trainer import Trainer as Trainer
     from nnpipe.training.view_average import BatchView as BatchView
-    from nnpipe.training.view_average import averaged as averaged
-    from nnpipe.training.view_average import mirrored as mirrored
+    from nnpipe.training.view_average import average_views as average_views
+    from nnpipe.training.view_average import make_mirror_view as make_mirror_view
 
 __getattr__, __all__ = lazy_exports(
     __name__,
@@ -45,7 +45,7 @@ __getattr__, __all__ = lazy_exports(
         "checkpoints": ("load_weights", "read_weights"),
         "experiment": ("Training",),
         "final_weights": ("StartingWeights",),
-        "fit": ("Fit",),
+        "fit": ("TrainingRun",),
         "network": ("Adversaries", "Head", "Network", "ViewNetwork"),
         "optimization": (
             "AdamW",
@@ -61,6 +61,6 @@ __getattr__, __all__ = lazy_exports(
         "run_page": ("write_run_page",),
         "step": ("LearningStep",),
         "trainer": ("Trainer",),
-        "view_average": ("BatchView", "averaged", "mirrored"),
+        "view_average": ("BatchView", "average_views", "make_mirror_view"),
     },
 )

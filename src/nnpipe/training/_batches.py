@@ -12,7 +12,7 @@ from nnpipe.core.errors import ConfigError
 _NUMBERS = "biuf"
 
 
-def tensors_of(
+def to_tensors(
     batch: Mapping[str, Any], device: str, channels_last: bool = False
 ) -> dict[str, Any]:
     """Return a batch with tensors on the device for its arrays; lists and texts stay, and ids stay
@@ -53,7 +53,7 @@ def size_of(batch: Mapping[str, Any]) -> int:
         ) from None
 
 
-def share_of(batch: Mapping[str, Any], rank: int, world: int) -> tuple[dict[str, Any], int]:
+def select_share(batch: Mapping[str, Any], rank: int, world: int) -> tuple[dict[str, Any], int]:
     """Return every ``world``-th sample of a batch, and how many.
 
     Where there is none, return one sample and the number 0: each process has to take part in each
@@ -72,7 +72,7 @@ def share_of(batch: Mapping[str, Any], rank: int, world: int) -> tuple[dict[str,
     return found, len(range(rank, size, world))
 
 
-def ids_of(batch: Mapping[str, Any] | None) -> str:
+def format_batch_ids(batch: Mapping[str, Any] | None) -> str:
     """Name the samples of a batch in a message."""
     if batch is None or "sample_id" not in batch:
         return ""
@@ -81,7 +81,7 @@ def ids_of(batch: Mapping[str, Any] | None) -> str:
     return f", samples {shown}"
 
 
-class Feed:
+class BatchSource:
     """The batches of several sequences in one epoch, one sequence after the other or by turns."""
 
     def __init__(self, sequences: Mapping[str, Any], interleaved: bool) -> None:

@@ -8,10 +8,10 @@ from types import MappingProxyType
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.messages import nearest
+from nnpipe.core.messages import suggest_name
 from nnpipe.core.quality_metric import QualityMetric
-from nnpipe.core.task import quality_metric
-from nnpipe.training.fit import Fit
+from nnpipe.core.task import find_quality_metric
+from nnpipe.training.fit import TrainingRun
 
 _LESS_IS_BETTER = frozenset({"loss", "mae", "rmse", "error_rate", "distance", "penalty"})
 _MORE_IS_BETTER = frozenset(
@@ -43,19 +43,19 @@ def less_is_better(
         rest = figure.partition(f"/{output}/")[2]
         for name, metric in own.items():
             if rest == name or rest.startswith(f"{name}/"):
-                return _of_metric(metric)
+                return _get_metric_direction(metric)
     name = figure.rpartition("/")[2]
     if name in _LESS_IS_BETTER:
         return True
     if name in _MORE_IS_BETTER or name.rstrip("0123456789") in _MORE_IS_BETTER:
         return False
-    return _of_metric(name)
+    return _get_metric_direction(name)
 
 
-def _of_metric(metric: Any) -> bool | None:
+def _get_metric_direction(metric: Any) -> bool | None:
     if isinstance(metric, str):
         try:
-            metric = quality_metric(metric)
+            metric = find_quality_metric(metric)
         except KeyError:
             return None
     if isinstance(metric, QualityMetric):
@@ -64,29 +64,31 @@ def _of_metric(metric: Any) -> bool | None:
     return not higher if isinstance(higher, bool) else None
 
 
-def monitored(fit: Fit) -> str | None:
+def get_monitored_figure(fit: TrainingRun) -> str | None:
     """Return the name of the figure that decides which epoch is best: by default the first
     evaluated split's loss.
     """
     if fit.options.monitor:
         return fit.options.monitor
     evaluated = [
-        name for name in splits_of(fit) if name.partition("/")[2] not in fit.options.train_splits
+        name
+        for name in list_split_names(fit)
+        if name.partition("/")[2] not in fit.options.train_splits
     ]
     return f"{evaluated[0]}/loss" if evaluated else None
 
 
-def splits_of(fit: Fit) -> list[str]:
+def list_split_names(fit: TrainingRun) -> list[str]:
     """Return all splits as ``dataset/split``, as the names of figures begin."""
     return [f"{name}/{split}" for name, parts in fit.datasets.items() for split in parts]
 
 
-def better(fit: Fit, name: str, value: float) -> bool:
+def update_best_epoch(fit: TrainingRun, name: str, value: float) -> bool:
     """Return whether a figure is the best so far; stop the training after ``patience``
     evaluations without a better.
     """
     options = fit.options
-    gain = (fit.best - value) if _least_is_best(fit, name) else (value - fit.best)
+    gain = (fit.best - value) if _is_least_best(fit, name) else (value - fit.best)
     if not math.isfinite(value):
         fit.log.warning("epoch %d: %s is %s, which counts as the worst", fit.epoch, name, value)
     elif fit.best_epoch == 0 or gain > options.min_delta:
@@ -101,7 +103,7 @@ def better(fit: Fit, name: str, value: float) -> bool:
     return False
 
 
-def _least_is_best(fit: Fit, name: str) -> bool:
+def _is_least_best(fit: TrainingRun, name: str) -> bool:
     """Return whether the least value of a monitored figure is the best.
 
     Raises
@@ -120,7 +122,7 @@ def _least_is_best(fit: Fit, name: str) -> bool:
     return least
 
 
-def keep(fit: Fit, name: str, value: float) -> tuple[bool, int | None]:
+def update_kept_epochs(fit: TrainingRun, name: str, value: float) -> tuple[bool, int | None]:
     """Return whether an epoch is one of the ``keep_best`` best so far, and which epoch is no longer
     one of them.
 
@@ -129,7 +131,7 @@ def keep(fit: Fit, name: str, value: float) -> tuple[bool, int | None]:
     """
     if not math.isfinite(value) or fit.options.keep_best == 1:
         return False, None
-    sign = 1 if _least_is_best(fit, name) else -1
+    sign = 1 if _is_least_best(fit, name) else -1
     fit.kept = sorted([*fit.kept, (fit.epoch, value)], key=lambda one: (sign * one[1], one[0]))
     dropped = [epoch for epoch, _ in fit.kept[fit.options.keep_best :]]
     fit.kept = fit.kept[: fit.options.keep_best]
@@ -137,7 +139,7 @@ def keep(fit: Fit, name: str, value: float) -> tuple[bool, int | None]:
 
 
 def check_monitor(
-    fit: Fit, figures: Callable[[str, str], Iterable[str]], others: Iterable[str] = ()
+    fit: TrainingRun, figures: Callable[[str, str], Iterable[str]], others: Iterable[str] = ()
 ) -> None:
     """Raise before the first epoch if the monitored figure will not exist.
 
@@ -167,19 +169,19 @@ def check_monitor(
             else ""
         )
         wanted = "keep_best" if options.keep_best > 1 and not wanted else wanted
-        if wanted and monitored(fit) is None:
+        if wanted and get_monitored_figure(fit) is None:
             raise ConfigError(
                 f"{wanted} needs a figure to watch, and no split is evaluated; name one as monitor"
             )
         return
-    where = next((split for split in splits_of(fit) if name.startswith(split + "/")), None)
-    known = [f"{split}/loss" for split in splits_of(fit)]
+    where = next((split for split in list_split_names(fit) if name.startswith(split + "/")), None)
+    known = [f"{split}/loss" for split in list_split_names(fit)]
     if where is not None:
         known = [f"{where}/{figure}" for figure in figures(*where.split("/", 1))]
     is_other = where is None and any(name.startswith(split + "/") for split in others)
     if known and name not in known and not is_other:
         raise ConfigError(
             f"there is no figure {name!r} to monitor; there are "
-            f"{', '.join(known)}{nearest(name, known)}"
+            f"{', '.join(known)}{suggest_name(name, known)}"
         )
-    _least_is_best(fit, name)
+    _is_least_best(fit, name)

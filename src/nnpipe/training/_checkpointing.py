@@ -10,9 +10,9 @@ from typing import Any
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.state_file import read_state
-from nnpipe.training._batches import Feed
+from nnpipe.training._batches import BatchSource
 from nnpipe.training._hooks import Hooks
-from nnpipe.training._random import random_states, set_random_states
+from nnpipe.training._random import get_random_states, set_random_states
 from nnpipe.training._steps import Steps
 from nnpipe.training._whole_metrics import WHOLE, MetricSums
 from nnpipe.training.checkpoints import (
@@ -21,11 +21,11 @@ from nnpipe.training.checkpoints import (
     LAST,
     WEIGHTS,
     CheckpointWriter,
-    copied,
+    copy_state,
     read_checkpoint,
 )
-from nnpipe.training.distributed import Team, load_weights, whole
-from nnpipe.training.fit import Fit
+from nnpipe.training.distributed import Team, gather_shards, load_weights
+from nnpipe.training.fit import TrainingRun
 from nnpipe.training.run_folder import check_same_settings
 from nnpipe.training.run_status import tell
 
@@ -57,7 +57,7 @@ class ProcessState:
                 one.join([states[name] for states in self.tallies])
 
 
-def state_of(
+def select_process_state(
     processes: Sequence[Mapping[str, Any]], rank: int, world: int, reduces: bool
 ) -> ProcessState:
     """Return what the process ``rank`` of ``world`` takes from the states of the processes that
@@ -83,7 +83,7 @@ def state_of(
     """
     if len(processes) == world:
         own = processes[rank]
-        return ProcessState(own["random"], [own["tallies"]], _kept(processes, rank))
+        return ProcessState(own["random"], [own["tallies"]], _select_gradients(processes, rank))
     if any(
         one.get(WHOLE, {}).get("objects") for own in processes for one in own["tallies"].values()
     ):
@@ -96,7 +96,7 @@ def state_of(
         processes[rank]["random"] if rank < len(processes) else None,
         [own["tallies"] for own in processes] if rank == 0 else [],
         {
-            name: _divided(
+            name: _split_gradients(
                 [own["gradients"][name] for own in processes if name in own.get("gradients", {})],
                 len(processes),
                 rank,
@@ -108,7 +108,7 @@ def state_of(
     )
 
 
-def _kept(processes: Sequence[Mapping[str, Any]], rank: int) -> dict[str, Any]:
+def _select_gradients(processes: Sequence[Mapping[str, Any]], rank: int) -> dict[str, Any]:
     """Return the gradients that a process had; of those that all have alike, only the first may
     have stored them.
     """
@@ -121,7 +121,7 @@ def _kept(processes: Sequence[Mapping[str, Any]], rank: int) -> dict[str, Any]:
     }
 
 
-def _divided(
+def _split_gradients(
     states: Sequence[Mapping[str, Any]], before: int, rank: int, world: int, reduces: bool
 ) -> dict[str, Any]:
     """Return a process's part of the gradients of an optimiser.
@@ -183,7 +183,7 @@ class Checkpointer:
 
     def __init__(
         self,
-        fit: Fit,
+        fit: TrainingRun,
         hooks: Hooks,
         step: Any,
         steps: Steps,
@@ -208,15 +208,15 @@ class Checkpointer:
         """Write a checkpoint before the first step, to which a training that diverges can go
         back.
         """
-        self._keep((LAST,), {}, None)
+        self._save((LAST,), {}, None)
 
-    def checkpoint(self, metric_sums: Mapping[str, MetricSums], feed: Feed) -> None:
+    def checkpoint(self, metric_sums: Mapping[str, MetricSums], feed: BatchSource) -> None:
         """Write a checkpoint within an epoch, with the sums of its metrics and the place in its
         batches.
         """
-        self._keep((LAST,), metric_sums, feed)
+        self._save((LAST,), metric_sums, feed)
 
-    def epoch(self, verdict: EpochVerdict, feed: Feed | None) -> None:
+    def epoch(self, verdict: EpochVerdict, feed: BatchSource | None) -> None:
         """Write a checkpoint at the end of an epoch, and its weights if it is one of the best.
 
         ``feed`` is the place in the batches if a pass through the data is not over; None if it is.
@@ -225,12 +225,12 @@ class Checkpointer:
         every = fit.options.keep_every
         names = (f"epoch-{fit.epoch:04d}.state",) if every and fit.epoch % every == 0 else ()
         # Written last: a run that finds this one needs all others before it.
-        self._keep((*names, LAST), {}, feed, verdict)
+        self._save((*names, LAST), {}, feed, verdict)
         if verdict.dropped is not None and fit.folder is not None and self._team.rank == 0:
             self._writer.wait()
-            fit.folder.checkpoint(_best_name(verdict.dropped)).unlink(missing_ok=True)
+            fit.folder.checkpoint(_format_best_name(verdict.dropped)).unlink(missing_ok=True)
 
-    def cut_epoch(self, verdict: EpochVerdict) -> None:
+    def save_cut_epoch(self, verdict: EpochVerdict) -> None:
         """Write the weights of an epoch that ``max_steps`` cut short, if it is one of the best.
 
         The last checkpoint stays that of the last step, and the best weights so far are kept beside
@@ -241,42 +241,47 @@ class Checkpointer:
             best = self._fit.folder.checkpoint(BEST)
             if best.exists():
                 best.replace(self._fit.folder.checkpoint(_BEST_BEFORE_CUT))
-        self._keep((), {}, None, verdict)
+        self._save((), {}, None, verdict)
 
-    def _keep(
+    def _save(
         self,
         names: tuple[str, ...],
         metric_sums: Mapping[str, MetricSums],
-        feed: Feed | None,
+        feed: BatchSource | None,
         verdict: EpochVerdict | None = None,
     ) -> None:
         fit = self._fit
         if fit.folder is None:
             if verdict is not None and verdict.best and fit.options.weights == "best":
-                self._best = copied(self._weights())
+                self._best = copy_state(self._get_weights())
             return
         own: dict[str, Any] = {
-            "random": random_states(fit.device),
+            "random": get_random_states(fit.device),
             "tallies": {key: sums.state_dict() for key, sums in metric_sums.items()},
         }
         first = self._team.rank == 0
-        if gradients := whole(self._steps.gradients(), first):
+        if gradients := gather_shards(self._steps.gradients(), first):
             own["gradients"] = {
-                name: {**one, "gradients": _there(one["gradients"])}
+                name: {**one, "gradients": _filter_present(one["gradients"])}
                 for name, one in gradients.items()
             }
-        processes = self._team.gathered(own)
+        processes = self._team.gather(own)
         # All processes have to take part in these, and only the first receives tensors that are
         # divided.
-        weights, states = whole(self._weights(), first), whole(self._steps.state_dict(), first)
-        swa = None if self._steps.swa is None else whole(self._steps.swa.state_dict(), first)
+        weights, states = (
+            gather_shards(self._get_weights(), first),
+            gather_shards(self._steps.state_dict(), first),
+        )
+        swa = (
+            None if self._steps.swa is None else gather_shards(self._steps.swa.state_dict(), first)
+        )
         if first:
             state = {
                 "course": self._course,
                 "fit": fit.state_dict(),
                 **states,
                 "feed": feed.state_dict() if feed is not None else None,
-                "inexact": inexact(fit.datasets),
+                "inexact": find_inexact_sequences(fit.datasets),
                 "callbacks": self._hooks.state_dict(),
                 "processes": processes,
             }
@@ -286,12 +291,14 @@ class Checkpointer:
                 state["step"] = self._step.state_dict()
             if swa is not None:
                 state["swa"] = swa
-            copy = self._writer.copied({"state": state, "weights": weights})  # one for all files
+            copy = self._writer.copy_state(
+                {"state": state, "weights": weights}
+            )  # one for all files
             if verdict is not None:
                 about = {"epoch": fit.epoch, "monitor": verdict.monitor, "value": verdict.value}
                 kept = [BEST] if verdict.best else []
                 if verdict.kept:
-                    kept.append(_best_name(fit.epoch))
+                    kept.append(_format_best_name(fit.epoch))
                 for name in kept:
                     self._writer.write(
                         fit.folder.checkpoint(name), copy["weights"] | about, WEIGHTS
@@ -306,14 +313,14 @@ class Checkpointer:
         """Wait until everything is written; raise what went wrong."""
         self._writer.wait()
 
-    def best_weights(self) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
+    def load_best_weights(self) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
         """Return the best epoch's weights, and their moving average if there is one; all
         processes must call it.
         """
         found: Mapping[str, Any] | None = self._best
         if self._fit.folder is not None:
             self._writer.wait()
-            self._team.gathered(None)  # only the first process writes; all read
+            self._team.gather(None)  # only the first process writes; all read
             found = read_state(self._fit.folder.checkpoint(BEST), kind=WEIGHTS)
         assert found is not None  # there is a best epoch
         return found["model"], found["average"]
@@ -344,7 +351,7 @@ class Checkpointer:
         fit.load_state_dict(state["fit"])
         self._hooks.load_state_dict(state["callbacks"])
         team, processes = self._team, state["processes"]
-        own = state_of(processes, team.rank, team.world, steps.reduces)
+        own = select_process_state(processes, team.rank, team.world, steps.reduces)
         if len(processes) != team.world and team.rank == 0:
             fit.log.warning(
                 "%s: written by %d processes; with %d it goes on, but not to the bit",
@@ -376,12 +383,12 @@ class Checkpointer:
         fit.kept = fit.kept[: fit.options.keep_best]
         if self._team.rank:
             return
-        kept = {_best_name(epoch) for epoch, _ in fit.kept}
+        kept = {_format_best_name(epoch) for epoch, _ in fit.kept}
         for path in folder.glob("best-*.state"):
             if path.name not in kept:
                 path.unlink(missing_ok=True)
 
-    def _weights(self) -> dict[str, Any]:
+    def _get_weights(self) -> dict[str, Any]:
         average = self._steps.average
         return {
             "model": dict(self._fit.model.state_dict()),
@@ -389,27 +396,27 @@ class Checkpointer:
         }
 
 
-def _there(tensors: Mapping[str, Any]) -> dict[str, Any]:
+def _filter_present(tensors: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
 
-def _best_name(epoch: int) -> str:
+def _format_best_name(epoch: int) -> str:
     return f"best-{epoch:04d}.state"
 
 
-def inexact(datasets: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def find_inexact_sequences(datasets: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Name the sequences whose batches depend on timing, so that a resumed training sees
     different ones.
     """
     return [
-        f"{name}/{split} ({_stage(sequence)})"
+        f"{name}/{split} ({_find_inexact_stage(sequence)})"
         for name, parts in datasets.items()
         for split, sequence in parts.items()
         if not getattr(sequence, "exact", True)
     ]
 
 
-def _stage(sequence: Any) -> str:
+def _find_inexact_stage(sequence: Any) -> str:
     """Return the name of the first stage, counted from the source, that is not exact."""
     stages = [*sequence.stages()][::-1] if hasattr(sequence, "stages") else [sequence]
     return next(

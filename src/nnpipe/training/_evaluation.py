@@ -7,25 +7,25 @@ from contextlib import nullcontext
 from typing import Any
 
 from nnpipe.core.progress import Progress
-from nnpipe.training._batches import share_of, size_of, tensors_of
-from nnpipe.training._forward import forward_plainly, precision
-from nnpipe.training._hooks import Hooks, same_modes
-from nnpipe.training._random import seed_all, undisturbed
+from nnpipe.training._batches import select_share, size_of, to_tensors
+from nnpipe.training._forward import make_precision_factory, run_forward
+from nnpipe.training._hooks import Hooks, preserve_modes
+from nnpipe.training._random import preserve_rng_state, seed_all
 from nnpipe.training._whole_metrics import MetricSums, Wanted, check_outputs
 from nnpipe.training.averages import WeightAverage, estimate_statistics
-from nnpipe.training.distributed import Team, is_sharded, same_buffers
-from nnpipe.training.fit import Fit
+from nnpipe.training.distributed import Team, broadcast_buffers, is_sharded
+from nnpipe.training.fit import TrainingRun
 
 
 class Evaluator:
     """Evaluates splits without any effect on the training."""
 
-    def __init__(self, fit: Fit, hooks: Hooks, team: Team, progress: Progress) -> None:
+    def __init__(self, fit: TrainingRun, hooks: Hooks, team: Team, progress: Progress) -> None:
         self._fit = fit
         self._hooks = hooks
         self._team = team
         self._progress = progress
-        self._precision = precision(fit.options)
+        self._precision = make_precision_factory(fit.options)
 
     def evaluate(
         self,
@@ -42,12 +42,12 @@ class Evaluator:
 
         fit = self._fit
         row: dict[str, float] = {}
-        with undisturbed(fit.device), same_modes(fit.model), torch.no_grad():
+        with preserve_rng_state(fit.device), preserve_modes(fit.model), torch.no_grad():
             fit.model.eval()
             seed_all(int(fit.generator("evaluation").integers(2**31)), fit.device)
             if self._team.world > 1:
-                same_buffers(fit.model)
-            with nullcontext() if average is None else average.in_place():
+                broadcast_buffers(fit.model)
+            with nullcontext() if average is None else average.apply_temporarily():
                 for dataset, split in splits:
                     row |= self._evaluate(dataset, split, self._hooks if hooks is None else hooks)
         return row
@@ -72,16 +72,16 @@ class Evaluator:
             if split in fit.options.train_splits
         }
 
-        def batches() -> Iterator[Any]:
+        def iter_batches() -> Iterator[Any]:
             for name, sequence in training.items():
                 sequence.set_epoch(1)
                 for given in self._progress(sequence, f"statistics of {name}", None):
                     with self._precision():
-                        yield tensors_of(given, fit.device, fit.options.channels_last)
+                        yield to_tensors(given, fit.device, fit.options.channels_last)
 
-        with undisturbed(fit.device), same_modes(fit.model):
+        with preserve_rng_state(fit.device), preserve_modes(fit.model):
             seed_all(int(fit.generator("statistics").integers(2**31)), fit.device)
-            estimate_statistics(fit.model, batches())
+            estimate_statistics(fit.model, iter_batches())
 
     def check_metrics(self) -> None:
         """Raise :class:`ConfigError` if metrics were asked for of an output that no split's
@@ -102,7 +102,7 @@ class Evaluator:
         import torch
 
         fit, sums = self._fit, MetricSums(self._fit.metrics)
-        with undisturbed(fit.device), same_modes(fit.model), torch.no_grad():
+        with preserve_rng_state(fit.device), preserve_modes(fit.model), torch.no_grad():
             fit.model.eval()
             sequence = fit.datasets[dataset][split]
             sequence.set_epoch(0)
@@ -110,8 +110,8 @@ class Evaluator:
             if given is None:
                 return []
             with self._precision():
-                _, outputs = forward_plainly(
-                    fit.model, tensors_of(given, fit.device, fit.options.channels_last)
+                _, outputs = run_forward(
+                    fit.model, to_tensors(given, fit.device, fit.options.channels_last)
                 )
             sums.add(outputs)
         return list(sums.figures())
@@ -131,13 +131,13 @@ class Evaluator:
             given, size = (
                 (given, size_of(given))
                 if team.world == 1
-                else share_of(given, team.rank, team.world)
+                else select_share(given, team.rank, team.world)
             )
             if not size and not sharded:
                 continue
-            batch = tensors_of(given, fit.device, fit.options.channels_last)
+            batch = to_tensors(given, fit.device, fit.options.channels_last)
             with self._precision():
-                _, outputs = forward_plainly(fit.model, batch)
+                _, outputs = run_forward(fit.model, batch)
             if not size:  # divided weights are gathered by all processes together
                 continue
             sums.add(outputs)
@@ -145,14 +145,14 @@ class Evaluator:
                 hooks.call("on_evaluate_batch", dataset, split, batch, outputs, batch=batch)
         return {
             f"{dataset}/{split}/{name}": value
-            for name, value in figures_of(sums, team, fit.metrics).items()
+            for name, value in compute_team_figures(sums, team, fit.metrics).items()
         }
 
 
-def figures_of(sums: MetricSums, team: Team, wanted: Wanted) -> dict[str, float]:
+def compute_team_figures(sums: MetricSums, team: Team, wanted: Wanted) -> dict[str, float]:
     """Return the figures over the samples of all processes; all processes must call it."""
     if team.world == 1:
         return sums.figures()
     whole = MetricSums(wanted)
-    whole.join(team.gathered(sums.state_dict()))
+    whole.join(team.gather(sums.state_dict()))
     return whole.figures()

@@ -12,15 +12,15 @@ from types import MethodType
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.messages import nearest
-from nnpipe.training.averages import batch_normalisations
+from nnpipe.core.messages import suggest_name
+from nnpipe.training.averages import find_batch_normalisations
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.output import Output
 
 Forward = Callable[[dict[str, Any]], tuple[Any, dict[str, Output]]]
 
 
-def outputs_of(found: Any, batch: dict[str, Any], source: Any) -> dict[str, Output]:
+def normalize_outputs(found: Any, batch: dict[str, Any], source: Any) -> dict[str, Output]:
     """Check what a model or a step returned, name a single output ``"output"``, and set the
     sample ids of each.
     """
@@ -30,25 +30,28 @@ def outputs_of(found: Any, batch: dict[str, Any], source: Any) -> dict[str, Outp
         return {"output": found}
     if type(found) is not dict or not found:
         raise ConfigError(
-            f"{_named(source)} gave {type(found).__name__}; it must give outputs by name, "
+            f"{_describe_source(source)} gave {type(found).__name__}; it must give outputs by "
+            f"name, "
             'such as {"label": ClassificationOutput(logits, batch["label"])}'
         )
     for name, output in found.items():
         if not isinstance(output, Output):
-            raise ConfigError(f"{_named(source)}: {name!r} is a {type(output).__name__}, no Output")
+            raise ConfigError(
+                f"{_describe_source(source)}: {name!r} is a {type(output).__name__}, no Output"
+            )
         if output.sample_id is None:
             output.sample_id = batch.get("sample_id")
     return found
 
 
-def _named(source: Any) -> str:
+def _describe_source(source: Any) -> str:
     """Name a model's ``forward``, or a step."""
     if hasattr(source, "forward"):
         return f"{type(source).__name__}.forward(batch)"
     return f"the step {getattr(source, '__qualname__', type(source).__name__)}"
 
 
-def forward_plainly(model: Any, batch: dict[str, Any]) -> tuple[Any, dict[str, Output]]:
+def run_forward(model: Any, batch: dict[str, Any]) -> tuple[Any, dict[str, Output]]:
     """Run the model; return the sum of the outputs' losses, and the outputs."""
     try:
         found = model(batch)
@@ -61,7 +64,7 @@ def forward_plainly(model: Any, batch: dict[str, Any]) -> tuple[Any, dict[str, O
             "tensors, and returns outputs with their loss, such as "
             '{"label": ClassificationOutput(self.layers(batch["x"]), batch["label"])}'
         ) from error
-    outputs = outputs_of(found, batch, model)
+    outputs = normalize_outputs(found, batch, model)
     total: Any = None
     for output in outputs.values():
         loss = output.loss()
@@ -69,16 +72,16 @@ def forward_plainly(model: Any, batch: dict[str, Any]) -> tuple[Any, dict[str, O
     return total, outputs
 
 
-def training_forward(model: Any, options: TrainerOptions, distributed: bool) -> Forward:
+def build_training_forward(model: Any, options: TrainerOptions, distributed: bool) -> Forward:
     """Return the function that runs the model on a training batch.
 
     ``distributed`` says whether gradients are exchanged while they are computed.
     """
     if not (distributed or options.compile):
-        return partial(forward_plainly, model)
+        return partial(run_forward, model)
     import torch
 
-    whole: Any = _whole(model, _Outputs if distributed else dict)
+    whole: Any = _wrap_with_loss(model, _Outputs if distributed else dict)
     if distributed:
         # A batch of one data set may leave the layers of another's task unused, and some layers may
         # never be used.
@@ -88,11 +91,11 @@ def training_forward(model: Any, options: TrainerOptions, distributed: bool) -> 
     if not distributed:
         return whole  # type: ignore[no-any-return]
 
-    def spread(batch: dict[str, Any]) -> tuple[Any, dict[str, Output]]:
+    def run_distributed(batch: dict[str, Any]) -> tuple[Any, dict[str, Output]]:
         loss, outputs = whole(batch)
         return loss, outputs.found
 
-    return spread
+    return run_distributed
 
 
 class _Outputs:
@@ -106,7 +109,7 @@ class _Outputs:
         self.found = found
 
 
-def _whole(model: Any, holding: Callable[[dict[str, Output]], Any]) -> Any:
+def _wrap_with_loss(model: Any, holding: Callable[[dict[str, Output]], Any]) -> Any:
     """Return a module of the model and its loss, so that PyTorch's wrappers see both as one."""
     import torch
 
@@ -116,13 +119,13 @@ def _whole(model: Any, holding: Callable[[dict[str, Output]], Any]) -> Any:
             self.model = model
 
         def forward(self, batch: dict[str, Any]) -> tuple[Any, Any]:
-            loss, outputs = forward_plainly(self.model, batch)
+            loss, outputs = run_forward(self.model, batch)
             return loss, holding(outputs)
 
     return Whole()
 
 
-def precision(options: TrainerOptions) -> Callable[[], AbstractContextManager[Any]]:
+def make_precision_factory(options: TrainerOptions) -> Callable[[], AbstractContextManager[Any]]:
     """Return a function that makes the context (precision) in which the model runs."""
     if options.precision == "float32":
         return nullcontext
@@ -132,7 +135,7 @@ def precision(options: TrainerOptions) -> Callable[[], AbstractContextManager[An
     return lambda: torch.autocast(options.device_kind, dtype)
 
 
-def place(model: Any, options: TrainerOptions) -> None:
+def move_to_device(model: Any, options: TrainerOptions) -> None:
     """Move a model to its device and bring its kernels into the order of the options."""
     import torch
 
@@ -149,7 +152,7 @@ def place(model: Any, options: TrainerOptions) -> None:
 
 
 @contextmanager
-def recomputing(model: Any, names: Sequence[str]) -> Iterator[None]:
+def recompute_activations(model: Any, names: Sequence[str]) -> Iterator[None]:
     """Let the layers of these names compute their outputs again in each backward pass, until the
     block ends.
 
@@ -169,12 +172,12 @@ def recomputing(model: Any, names: Sequence[str]) -> Iterator[None]:
         if not found:
             raise ConfigError(
                 f"recompute: {type(model).__name__} has no layer "
-                f"{pattern!r}{nearest(pattern, layers)}"
+                f"{pattern!r}{suggest_name(pattern, layers)}"
             )
         chosen.update(found)
     for layer in chosen.values():
         # Bound to the layer, so that a copy of the layer has a forward of its own.
-        layer.forward = MethodType(_forward, layer)
+        layer.forward = MethodType(_run_checkpointed, layer)
     try:
         yield
     finally:
@@ -182,7 +185,7 @@ def recomputing(model: Any, names: Sequence[str]) -> Iterator[None]:
             del layer.forward
 
 
-def _forward(self: Any, *arguments: Any, **named: Any) -> Any:
+def _run_checkpointed(self: Any, *arguments: Any, **named: Any) -> Any:
     import torch
     from torch.utils.checkpoint import checkpoint
 
@@ -190,16 +193,16 @@ def _forward(self: Any, *arguments: Any, **named: Any) -> Any:
     if not (self.training and torch.is_grad_enabled()):
         return own(self, *arguments, **named)
 
-    def contexts() -> tuple[Any, Any]:
-        return nullcontext(), _same_statistics(self)
+    def make_contexts() -> tuple[Any, Any]:
+        return nullcontext(), _preserve_statistics(self)
 
-    return checkpoint(own, self, *arguments, use_reentrant=False, context_fn=contexts, **named)
+    return checkpoint(own, self, *arguments, use_reentrant=False, context_fn=make_contexts, **named)
 
 
 @contextmanager
-def _same_statistics(layer: Any) -> Iterator[None]:
+def _preserve_statistics(layer: Any) -> Iterator[None]:
     """Keep batch normalisations from counting a batch twice."""
-    found = batch_normalisations(layer)
+    found = find_batch_normalisations(layer)
     before = [(part.running_mean, part.running_var, part.num_batches_tracked) for part in found]
     for part, (mean, variance, count) in zip(found, before, strict=True):
         part.running_mean, part.running_var, part.num_batches_tracked = (

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.training.distributed import divided_like, load_optimiser, whole
+from nnpipe.training.distributed import gather_shards, load_optimiser, shard_like
 from nnpipe.training.optimization import ConstantRate, Schedule, TorchSchedule
 from nnpipe.training.options import TrainerOptions
-from nnpipe.training.run_settings import optimiser_settings, schedule_settings
+from nnpipe.training.run_settings import describe_optimiser, describe_schedule
 
 
 class OptimiserCalls:
@@ -27,7 +27,7 @@ class OptimiserCalls:
 
         self._optimiser = optimiser
         self._recorded = getattr(type(optimiser), "step", None)
-        self._step = _wrapped_step(optimiser)
+        self._step = _unwrap_step(optimiser)
         self._plain_zero = (
             getattr(optimiser.zero_grad, "__func__", None) is torch.optim.Optimizer.zero_grad
         )
@@ -38,18 +38,18 @@ class OptimiserCalls:
     def step(self) -> None:
         """Make a step."""
         optimiser, step = self._optimiser, self._step
-        if step is None or self._replaced() or self._profiled() or self._hooked():
+        if step is None or self._is_replaced() or self._profiled() or self._has_hooks():
             optimiser.step()
         else:
             step(optimiser)
 
-    def _replaced(self) -> bool:
+    def _is_replaced(self) -> bool:
         """Return whether the step is another one by now: PyTorch's schedulers put one into an
         optimiser.
         """
         return "step" in vars(self._optimiser) or type(self._optimiser).step is not self._recorded
 
-    def _hooked(self) -> bool:
+    def _has_hooks(self) -> bool:
         own, every = self._optimiser, self._hooks
         return bool(
             own._optimizer_step_pre_hooks
@@ -58,7 +58,7 @@ class OptimiserCalls:
             or every._global_optimizer_post_hooks
         )
 
-    def forget(self) -> None:
+    def clear_gradients(self) -> None:
         """Set all gradients to None."""
         if not self._plain_zero:
             self._optimiser.zero_grad(set_to_none=True)
@@ -68,7 +68,7 @@ class OptimiserCalls:
                 parameter.grad = None
 
 
-def _wrapped_step(optimiser: Any) -> Callable[[Any], Any] | None:
+def _unwrap_step(optimiser: Any) -> Callable[[Any], Any] | None:
     """Return the step of an optimiser's class without PyTorch's record; None if something else
     is around it.
     """
@@ -99,13 +99,13 @@ class Rate:
     optimiser_settings, settings
         The descriptions of the optimiser and of the schedule.
     scheduled, followed
-        Whether :meth:`before_step` and :meth:`after_step` have anything to do.
+        Whether :meth:`begin_step` and :meth:`finish_step` have anything to do.
     """
 
     def __init__(
         self, optimiser: Any, schedule: Schedule | TorchSchedule | None, steps: int | None
     ) -> None:
-        self.optimiser_settings = optimiser_settings(optimiser)  # before a schedule changes them
+        self.optimiser_settings = describe_optimiser(optimiser)  # before a schedule changes them
         self._optimiser = optimiser  # not its groups, which loading a state replaces
         self._steps = steps
         self._torch: Any = schedule.make(optimiser) if isinstance(schedule, TorchSchedule) else None
@@ -113,7 +113,7 @@ class Rate:
             raise ConfigError(
                 f"TorchSchedule.make gave a {type(self._torch).__name__}, no scheduler of PyTorch"
             )
-        self.settings = schedule_settings(schedule, self._torch, steps)
+        self.settings = describe_schedule(schedule, self._torch, steps)
         self._per = schedule.per if isinstance(schedule, TorchSchedule) else "step"
         self._schedule = (
             schedule if isinstance(schedule, Schedule) and schedule != ConstantRate() else None
@@ -122,19 +122,19 @@ class Rate:
         self.followed = self._torch is not None and self._per == "step"
         self._bases = [group["lr"] for group in optimiser.param_groups] if self._schedule else []
 
-    def before_step(self, step: int) -> None:
+    def begin_step(self, step: int) -> None:
         """Set the rates for a step."""
         if self._schedule is not None:
             factor = self._schedule.factor(step, self._steps)
             for group, base in zip(self._optimiser.param_groups, self._bases, strict=True):
                 group["lr"] = base * factor
 
-    def after_step(self) -> None:
+    def finish_step(self) -> None:
         """Step a PyTorch scheduler that counts steps."""
         if self.followed:
             self._torch.step()
 
-    def after_epoch(self, figure: float | None) -> None:
+    def finish_epoch(self, figure: float | None) -> None:
         """Step a PyTorch scheduler that counts epochs."""
         if self._torch is None or self._per != "epoch":
             return
@@ -248,7 +248,7 @@ class GradientSteps:
         """Begin a batch: forget gradients that a step has used."""
         self.stepped = self._counted = False
         if self.used:
-            self._forget()
+            self._clear_gradients()
 
     def backward(
         self, loss: Any, size: int, inputs: Any, retain_graph: bool | None, create_graph: bool
@@ -267,17 +267,17 @@ class GradientSteps:
     def count(self, size: int) -> None:
         """Count a batch whose gradients are added, once; after a step, with new gradients."""
         if self.used:  # a second step with the same batch
-            self._forget()
+            self._clear_gradients()
             self._counted = False
         if not self._counted:
             self._counted = True
             self._batches += 1
             self._samples += size
 
-    def _forget(self) -> None:
+    def _clear_gradients(self) -> None:
         """Begin with no gradients."""
         self.used = False
-        self._calls.forget()
+        self._calls.clear_gradients()
 
     def discard(self) -> None:
         """Forget the gradients that no step has used."""
@@ -287,7 +287,7 @@ class GradientSteps:
         """Make step ``number``, counted from 0."""
         options = self._options
         if self.rate.scheduled:
-            self.rate.before_step(number)
+            self.rate.begin_step(number)
         own = not self._batches  # computed without backward: neither scaled nor summed
         if own and all(p.grad is None for p in self.parameters):
             raise ConfigError(
@@ -297,11 +297,11 @@ class GradientSteps:
         scaler = None if own else self.scaler
         if self.reduces:
             # before the scaler looks for infinities: all processes must find the same
-            self._exchange()
+            self._reduce_gradients()
         if scaler is not None:
             scaler.unscale_(self.optimiser)
         if self._summed and not own:
-            self._divide()
+            self._normalize_gradients()
         if self._clips:
             self._clip(options.clip_norm, options.clip_value)
         if scaler is not None:
@@ -312,7 +312,7 @@ class GradientSteps:
         self.used = self.stepped = True
         self._batches = self._samples = 0
 
-    def _exchange(self) -> None:
+    def _reduce_gradients(self) -> None:
         """Replace the gradients by their means over the processes; all processes must call it."""
         import torch
 
@@ -326,7 +326,7 @@ class GradientSteps:
             torch.distributed.all_reduce(parameter.grad)
         torch._foreach_mul_([p.grad for p in found], 1.0 / self._world)
 
-    def _divide(self) -> None:
+    def _normalize_gradients(self) -> None:
         import torch
 
         samples = float(self._samples)
@@ -343,7 +343,7 @@ class GradientSteps:
         if value is not None:
             torch.nn.utils.clip_grad_value_(self.parameters, value)
         if norm is not None:
-            self.norm = whole(torch.nn.utils.clip_grad_norm_(self.parameters, norm), True)
+            self.norm = gather_shards(torch.nn.utils.clip_grad_norm_(self.parameters, norm), True)
 
     # -- checkpoints ----------------------------------------------------------------------------
 
@@ -383,4 +383,4 @@ class GradientSteps:
         self.used, self._batches, self._samples = False, state["batches"], state["samples"]
         for number, gradient in state["gradients"].items():
             parameter = self.parameters[int(number)]
-            parameter.grad = divided_like(gradient.to(parameter.device), parameter)
+            parameter.grad = shard_like(gradient.to(parameter.device), parameter)

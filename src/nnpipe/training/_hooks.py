@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from nnpipe.core.errors import ConfigError, TrainingError
-from nnpipe.training._batches import ids_of
-from nnpipe.training._random import undisturbed
+from nnpipe.training._batches import format_batch_ids
+from nnpipe.training._random import preserve_rng_state
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.fit import Fit
+from nnpipe.training.fit import TrainingRun
 
 _NAMES = (
     "on_fit_begin",
@@ -24,7 +24,7 @@ _NAMES = (
 )
 
 
-Aside = Callable[[Fit], AbstractContextManager[Any]]
+Aside = Callable[[TrainingRun], AbstractContextManager[Any]]
 """Returns a context manager that restores, at its end, everything that a callback must not
 change.
 """
@@ -35,9 +35,11 @@ class Hooks:
     nothing.
     """
 
-    def __init__(self, callbacks: Sequence[Callback], fit: Fit, aside: Aside | None = None) -> None:
+    def __init__(
+        self, callbacks: Sequence[Callback], fit: TrainingRun, aside: Aside | None = None
+    ) -> None:
         self._fit = fit
-        self._aside = aside or _aside
+        self._aside = aside or _preserve_state
         self._callbacks = tuple(callbacks)
         self._by_name = {
             name: tuple(
@@ -56,9 +58,9 @@ class Hooks:
             try:
                 getattr(callback, hook)(*(() if hook == "close" else (self._fit,)), *arguments)
             except Exception as error:
-                self._failed(callback, hook, batch, error)
+                self._report_failure(callback, hook, batch, error)
 
-    def describing_weights(self) -> Hooks:
+    def filter_describing_weights(self) -> Hooks:
         """Return the hooks of those callbacks whose files describe the weights of an epoch."""
         parts = [part for callback in self._callbacks for part in callback.parts()]
         return Hooks([part for part in parts if part.describes_weights], self._fit, self._aside)
@@ -83,15 +85,15 @@ class Hooks:
         try:
             callback.close()
         except Exception as error:
-            self._failed(callback, "close", None, error)
+            self._report_failure(callback, "close", None, error)
 
-    def _failed(
+    def _report_failure(
         self, callback: Callback, hook: str, batch: Mapping[str, Any] | None, error: Exception
     ) -> None:
         fit = self._fit
         told = (
             f"callback {type(callback).__name__}.{hook} failed in epoch {fit.epoch}, step "
-            f"{fit.step}{ids_of(batch)}: {type(error).__name__}: {error}"
+            f"{fit.step}{format_batch_ids(batch)}: {type(error).__name__}: {error}"
         )
         if fit.options.callback_errors == "raise":
             raise TrainingError(told) from error
@@ -99,17 +101,17 @@ class Hooks:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the states of callbacks by class name; several of one class are numbered."""
-        return {name: callback.state_dict() for name, callback in self._named()}
+        return {name: callback.state_dict() for name, callback in self._iter_named()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the states; new callbacks keep their initial state, and states of missing
         callbacks are ignored.
         """
-        for name, callback in self._named():
+        for name, callback in self._iter_named():
             if name in state:
                 callback.load_state_dict(state[name])
 
-    def _named(self) -> Iterator[tuple[str, Callback]]:
+    def _iter_named(self) -> Iterator[tuple[str, Callback]]:
         seen: dict[str, int] = {}
         for callback in self._callbacks:
             name = type(callback).__name__
@@ -118,8 +120,8 @@ class Hooks:
 
 
 @contextmanager
-def _aside(fit: Fit) -> Iterator[None]:
-    with undisturbed(fit.device), same_modes(fit.model):
+def _preserve_state(fit: TrainingRun) -> Iterator[None]:
+    with preserve_rng_state(fit.device), preserve_modes(fit.model):
         yield
 
 
@@ -131,7 +133,7 @@ def check_callbacks(callbacks: Sequence[Any]) -> None:
 
 
 @contextmanager
-def same_modes(model: Any) -> Iterator[None]:
+def preserve_modes(model: Any) -> Iterator[None]:
     """Restore each layer's mode, training or inference, at the end of the block."""
     before = [(layer, layer.training) for layer in model.modules()]
     try:

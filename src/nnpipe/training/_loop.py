@@ -10,18 +10,23 @@ from typing import Any
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import Progress, tell
-from nnpipe.training._batches import Feed, share_of, size_of, tensors_of
-from nnpipe.training._best_epoch import better, check_monitor, keep, monitored
+from nnpipe.training._batches import BatchSource, select_share, size_of, to_tensors
+from nnpipe.training._best_epoch import (
+    check_monitor,
+    get_monitored_figure,
+    update_best_epoch,
+    update_kept_epochs,
+)
 from nnpipe.training._checkpointing import Checkpointer, EpochVerdict
-from nnpipe.training._evaluation import Evaluator, figures_of
-from nnpipe.training._forward import outputs_of
+from nnpipe.training._evaluation import Evaluator, compute_team_figures
+from nnpipe.training._forward import normalize_outputs
 from nnpipe.training._hooks import Hooks
 from nnpipe.training._steps import Diverged, Steps
 from nnpipe.training._whole_metrics import MetricSums, check_outputs
 from nnpipe.training.checkpoints import LAST
-from nnpipe.training.distributed import Team, is_sharded, load_weights, same_buffers
-from nnpipe.training.final_weights import end, figures_at, wanted
-from nnpipe.training.fit import Fit
+from nnpipe.training.distributed import Team, broadcast_buffers, is_sharded, load_weights
+from nnpipe.training.final_weights import choose_final_weights, end, get_epoch_figures
+from nnpipe.training.fit import TrainingRun
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.step import LearningStep, default_step
 
@@ -29,7 +34,7 @@ from nnpipe.training.step import LearningStep, default_step
 class Passes:
     """The passes through the training data; one may go on over several epochs."""
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: BatchSource) -> None:
         self.feed = feed
         self._batches: Iterator[tuple[str, Any]] | None = None
 
@@ -95,7 +100,7 @@ class StepLimits:
         own = math.inf if options.epoch_steps is None else epoch * options.epoch_steps
         self.last_step = min(own, math.inf if options.max_steps is None else options.max_steps)
 
-    def epoch_is_whole(self, epoch: int, step: int) -> bool:
+    def is_whole_epoch(self, epoch: int, step: int) -> bool:
         """Return whether an epoch that ended within a pass has all the steps of ``epoch_steps``."""
         return self._options.epoch_steps is not None and step >= epoch * self._options.epoch_steps
 
@@ -103,7 +108,7 @@ class StepLimits:
         """Return whether the time is up, on the clock of the first process; all processes must
         call it.
         """
-        self.time_is_up = self._team.gathered(monotonic() >= self._until)[0]
+        self.time_is_up = self._team.gather(monotonic() >= self._until)[0]
         return self.time_is_up
 
 
@@ -116,7 +121,7 @@ class Loop:
 
     def __init__(
         self,
-        fit: Fit,
+        fit: TrainingRun,
         hooks: Hooks,
         step: LearningStep,
         steps: Steps,
@@ -138,7 +143,7 @@ class Loop:
             f"{d}/{s}": fit.datasets[d][s] for d, s in splits if s in fit.options.train_splits
         }
         self._evaluated = [(d, s) for d, s in splits if s not in fit.options.train_splits]
-        self._passes = Passes(Feed(self._training, fit.options.mixing == "interleaved"))
+        self._passes = Passes(BatchSource(self._training, fit.options.mixing == "interleaved"))
         self._limits = StepLimits(fit.options, team)
         self._metric_sums: dict[str, MetricSums] = {}
         self._amid = amid
@@ -248,18 +253,18 @@ class Loop:
         apart = steps.reduces or is_sharded(fit.model)
         for name, given in self._progress(self._passes.batches(), what, self._passes.length):
             given, size = (
-                (given, size_of(given)) if alone else share_of(given, team.rank, team.world)
+                (given, size_of(given)) if alone else select_share(given, team.rank, team.world)
             )
-            batch = tensors_of(given, device, options.channels_last)
+            batch = to_tensors(given, device, options.channels_last)
             if name is not sequence:
                 sequence, fit.dataset = name, name.partition("/")[0]
             if watch_begin:
                 hooks.call("on_batch_begin", batch, batch=batch)
             if apart:
-                same_buffers(fit.model)
+                broadcast_buffers(fit.model)
             steps.begin(fit.epoch, fit.step, given["sample_id"], size)
             found: Any = step(fit, batch)
-            outputs = found if checked or not found else outputs_of(found, batch, step)
+            outputs = found if checked or not found else normalize_outputs(found, batch, step)
             fit.batch += 1
             if size and outputs:
                 metric_sums[name].add(outputs, options.train_metrics)
@@ -319,14 +324,14 @@ class Loop:
         # The checkpoint of an epoch that is cut short is that of its last step: what follows
         # belongs to this end only, and a training with more steps goes on as if there had been
         # none.
-        cut_short = self._passes.going and not self._limits.epoch_is_whole(fit.epoch, fit.step)
+        cut_short = self._passes.going and not self._limits.is_whole_epoch(fit.epoch, fit.step)
         if cut_short:
             self._steps.check_all()
             self._checkpointer.checkpoint(self._metric_sums, self._passes.feed)
         row = {
             f"{name}/{key}": value
             for name, sums in self._metric_sums.items()
-            for key, value in figures_of(sums, self._team, fit.metrics).items()
+            for key, value in compute_team_figures(sums, self._team, fit.metrics).items()
         }
         last = fit.epoch >= options.num_epochs or (
             options.max_steps is not None and fit.step >= options.max_steps
@@ -336,9 +341,9 @@ class Loop:
         if self._step is not default_step:
             check_outputs(fit.metrics, [name.split("/", 2)[2] for name in row])
         fit.history.append(epoch=fit.epoch, step=fit.step, learning_rate=fit.rates[0], **row)
-        figure, verdict = self._judge(row)
+        figure, verdict = self._evaluate_epoch(row)
         for rate in self._steps.rates.values():
-            rate.after_epoch(figure)
+            rate.finish_epoch(figure)
         average = self._steps.average
         if (
             self._steps.swa is not None
@@ -347,20 +352,20 @@ class Loop:
         ):
             self._steps.swa.add()
         # Callbacks see the weights with which the row's figures were measured.
-        with nullcontext() if average is None else average.in_place():
+        with nullcontext() if average is None else average.apply_temporarily():
             self._hooks.call_aside("on_epoch_end")
         tell(self._progress, fit.epoch, options.num_epochs, row)
         fit.batch = 0
         if cut_short:
-            self._checkpointer.cut_epoch(verdict)
+            self._checkpointer.save_cut_epoch(verdict)
             return
         self._steps.check_all()
         self._checkpointer.epoch(verdict, self._passes.feed if self._passes.going else None)
 
-    def _judge(self, row: Mapping[str, float]) -> tuple[float | None, EpochVerdict]:
+    def _evaluate_epoch(self, row: Mapping[str, float]) -> tuple[float | None, EpochVerdict]:
         """Return the monitored figure, and what it says of this epoch."""
         fit, options = self._fit, self._fit.options
-        name = monitored(fit)
+        name = get_monitored_figure(fit)
         if name is None:
             return None, EpochVerdict()
         if name not in row:
@@ -370,8 +375,8 @@ class Loop:
             ):
                 return None, EpochVerdict()
             raise ConfigError(f"there is no figure {name!r} to monitor; there are {', '.join(row)}")
-        best = better(fit, name, row[name])
-        kept, dropped = keep(fit, name, row[name])
+        best = update_best_epoch(fit, name, row[name])
+        kept, dropped = update_kept_epochs(fit, name, row[name])
         return row[name], EpochVerdict(name, row[name], best, kept, dropped)
 
     def _choose_final_weights(self) -> None:
@@ -382,7 +387,7 @@ class Loop:
         them, too.
         """
         fit, steps = self._fit, self._steps
-        which, epoch = wanted(fit), fit.epoch
+        which, epoch = choose_final_weights(fit), fit.epoch
         if which == "best" and not fit.best_epoch:
             fit.log.warning(
                 "no epoch was judged, so there are no best weights: the model keeps the last ones"
@@ -396,22 +401,22 @@ class Loop:
             )
             which = "last"
         if which == "best":
-            model, average = self._checkpointer.best_weights()
+            model, average = self._checkpointer.load_best_weights()
             load_weights(fit.model, dict(model) | dict(average or {}))
             epoch = fit.best_epoch
         elif which == "average" and steps.average is not None:
-            steps.average.stay()
+            steps.average.apply_permanently()
         elif averaged and steps.swa is not None:
-            steps.swa.stay()
+            steps.swa.apply_permanently()
             self._evaluator.estimate_statistics()
         # A row is measured with the average if there is one, and its epoch may have had no
         # evaluation.
         measured = not averaged and (which != "last" or steps.average is None)
-        figures = figures_at(fit, epoch) if measured else {}
-        describing = self._hooks.describing_weights()
+        figures = get_epoch_figures(fit, epoch) if measured else {}
+        describing = self._hooks.filter_describing_weights()
         describes = not measured or epoch != fit.epoch
         # Only the first process has callbacks, and all have to evaluate together.
-        describes = self._team.gathered(describes and describing.has("on_epoch_end"))[0]
+        describes = self._team.gather(describes and describing.has("on_epoch_end"))[0]
         last_epoch, fit.epoch = fit.epoch, epoch
         if self._evaluated and epoch and (describes or not figures):
             figures = self._evaluator.evaluate(self._evaluated, hooks=describing)

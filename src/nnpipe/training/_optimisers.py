@@ -9,7 +9,7 @@ from typing import Any
 
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.messages import nearest
+from nnpipe.core.messages import suggest_name
 from nnpipe.training.optimization import AdamW, Schedule, TorchSchedule
 from nnpipe.training.options import TrainerOptions
 
@@ -21,7 +21,7 @@ ONLY_DATASET = "data"
 """The name of a data set that was given without one."""
 
 
-def model_of(given: Any) -> Any:
+def require_module(given: Any) -> Any:
     """Return the ``torch.nn.Module``; raise :class:`ConfigError` if it is anything else."""
     import torch
 
@@ -33,10 +33,10 @@ def model_of(given: Any) -> Any:
             f"model is the class {given.__name__}; give an instance: "
             f"trainer.build({given.__name__})"
         )
-    raise ConfigError(f"model is a {kind_of(given)}, no torch.nn.Module")
+    raise ConfigError(f"model is a {get_type_name(given)}, no torch.nn.Module")
 
 
-def datasets_of(given: Any, seed: int) -> dict[str, dict[str, Any]]:
+def convert_datasets(given: Any, seed: int) -> dict[str, dict[str, Any]]:
     """Return sequences by data set and split.
 
     A ``torch.utils.data.DataLoader``, a ``tf.data.Dataset`` of batches, and a data set of Hugging
@@ -48,29 +48,31 @@ def datasets_of(given: Any, seed: int) -> dict[str, dict[str, Any]]:
     ConfigError
         If a value is not a sequence; the message says how to make one of it.
     """
-    if _goes(given):
+    if _is_convertible(given):
         given = {ONLY_DATASET: {"train": given}}
     if not isinstance(given, Mapping):
-        raise ConfigError(f"datasets is a {kind_of(given)}; {_hint(given)}")
-    if given and all(_goes(part) for part in given.values()):
+        raise ConfigError(f"datasets is a {get_type_name(given)}; {_suggest_conversion(given)}")
+    if given and all(_is_convertible(part) for part in given.values()):
         given = {ONLY_DATASET: given}
     found: dict[str, dict[str, Any]] = {}
     for name, parts in given.items():
         if not isinstance(parts, Mapping):
-            raise ConfigError(f"datasets[{name!r}] is a {kind_of(parts)}; {_hint(parts)}")
+            raise ConfigError(
+                f"datasets[{name!r}] is a {get_type_name(parts)}; {_suggest_conversion(parts)}"
+            )
         for word in (name, *parts):
             if not isinstance(word, str) or "/" in word:
                 raise ConfigError(
                     f"{word!r}: the name of a data set or split is a text, and cannot hold a slash"
                 )
         found[name] = {
-            split: _sequence(part, f"datasets[{name!r}][{split!r}]", seed, split == "train")
+            split: _to_sequence(part, f"datasets[{name!r}][{split!r}]", seed, split == "train")
             for split, part in parts.items()
         }
     return found
 
 
-def _goes(value: Any) -> bool:
+def _is_convertible(value: Any) -> bool:
     known = _is_loader(value) or _is_of_tensorflow(value) or _is_of_hugging_face(value)
     return known or (hasattr(value, "set_epoch") and hasattr(value, "__iter__"))
 
@@ -91,7 +93,7 @@ def _is_of_hugging_face(value: Any) -> bool:
     return any(isinstance(kind, type) and isinstance(value, kind) for kind in kinds)
 
 
-def _sequence(value: Any, where: str, seed: int, shuffle: bool) -> Any:
+def _to_sequence(value: Any, where: str, seed: int, shuffle: bool) -> Any:
     if _is_loader(value):
         from nnpipe.training.sequences.torch_loader import TorchSequence
 
@@ -104,12 +106,15 @@ def _sequence(value: Any, where: str, seed: int, shuffle: bool) -> Any:
         from nnpipe.training.sequences.other_libraries import HuggingFaceSequence
 
         return HuggingFaceSequence(value, shuffle=shuffle, seed=seed)
-    if not _goes(value) or isinstance(value, type):
-        raise ConfigError(f"{where} is a {kind_of(value)}, no sequence of batches; {_hint(value)}")
+    if not _is_convertible(value) or isinstance(value, type):
+        raise ConfigError(
+            f"{where} is a {get_type_name(value)}, no sequence of batches; "
+            f"{_suggest_conversion(value)}"
+        )
     return value
 
 
-def _hint(value: Any) -> str:
+def _suggest_conversion(value: Any) -> str:
     module = type(value).__module__
     if module.startswith("torch.utils.data"):
         return "make a torch.utils.data.DataLoader of it"
@@ -134,7 +139,7 @@ def check_others(folder: Any, resume: Any, identity: Any, progress: Any) -> None
         if not fits
     ]
     for name, value, wanted in wrong:
-        raise ConfigError(f"{name} is a {kind_of(value)}; give {wanted}")
+        raise ConfigError(f"{name} is a {get_type_name(value)}; give {wanted}")
 
 
 def check_device(device: str) -> None:
@@ -168,7 +173,7 @@ def check_splits(datasets: Mapping[str, Mapping[str, Any]], options: TrainerOpti
         )
 
 
-def kind_of(value: Any) -> str:
+def get_type_name(value: Any) -> str:
     return type(value).__name__
 
 
@@ -176,7 +181,7 @@ ONLY = "optimiser"
 """The name of an optimiser that was given without one."""
 
 
-def optimisers_of(given: Any, model: Any, parameters: Any) -> dict[str, Any]:
+def resolve_optimisers(given: Any, model: Any, parameters: Any) -> dict[str, Any]:
     """Return the ``torch.optim.Optimizer`` that was given or is made, by name; one without a name
     gets :data:`ONLY`.
 
@@ -188,7 +193,7 @@ def optimisers_of(given: Any, model: Any, parameters: Any) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         if isinstance(parameters, Mapping):
             raise ConfigError("parameters have names; give optimisers by the same names")
-        return {ONLY: _optimiser(given, model, parameters)}
+        return {ONLY: _resolve_optimiser(given, model, parameters)}
     if not given or not all(isinstance(name, str) and name for name in given):
         raise ConfigError(
             "optimiser: give optimisers by name, such as {'generator': AdamW(), 'critic': AdamW()}"
@@ -198,12 +203,15 @@ def optimisers_of(given: Any, model: Any, parameters: Any) -> dict[str, Any]:
         raise ConfigError("parameters: give those of each optimiser by its name")
     if unknown := [name for name in by_name if name not in given]:
         raise ConfigError(
-            f"parameters: there is no optimiser {unknown[0]!r}{nearest(str(unknown[0]), given)}"
+            f"parameters: there is no optimiser "
+            f"{unknown[0]!r}{suggest_name(str(unknown[0]), given)}"
         )
-    return {name: _optimiser(one, model, by_name.get(name), name) for name, one in given.items()}
+    return {
+        name: _resolve_optimiser(one, model, by_name.get(name), name) for name, one in given.items()
+    }
 
 
-def schedules_of(
+def resolve_schedules(
     given: Any, optimisers: Mapping[str, Any]
 ) -> dict[str, Schedule | TorchSchedule | None]:
     """Return the schedule of each optimiser; one without a name is for all."""
@@ -211,7 +219,8 @@ def schedules_of(
         return dict.fromkeys(optimisers, given)
     if unknown := [name for name in given if name not in optimisers]:
         raise ConfigError(
-            f"schedule: there is no optimiser {unknown[0]!r}{nearest(str(unknown[0]), optimisers)}"
+            f"schedule: there is no optimiser "
+            f"{unknown[0]!r}{suggest_name(str(unknown[0]), optimisers)}"
         )
     return {name: given.get(name) for name in optimisers}
 
@@ -222,14 +231,14 @@ def check_step(given: Any) -> None:
         kind = (
             f"the class {given.__name__}; give an instance"
             if isinstance(given, type)
-            else f"a {kind_of(given)}"
+            else f"a {get_type_name(given)}"
         )
         raise ConfigError(
             f"step is {kind}; give a function of the training and a batch: def step(fit, batch)"
         )
 
 
-def _part(model: Any, name: str) -> list[Any] | None:
+def _find_part_parameters(model: Any, name: str) -> list[Any] | None:
     """Return the parameters to train of the part of a model that is called ``name``; None if
     there is no such part.
     """
@@ -247,7 +256,9 @@ def _part(model: Any, name: str) -> list[Any] | None:
     )
 
 
-def _optimiser(given: Any, model: Any, parameters: Iterable[Any] | None, name: str = "") -> Any:
+def _resolve_optimiser(
+    given: Any, model: Any, parameters: Iterable[Any] | None, name: str = ""
+) -> Any:
     """Return the ``torch.optim.Optimizer`` that was given, or the one that the given factory
     makes.
     """
@@ -272,12 +283,12 @@ def _optimiser(given: Any, model: Any, parameters: Iterable[Any] | None, name: s
         )
     if not callable(factory):
         raise ConfigError(
-            f"{where} is a {kind_of(factory)}; give a torch.optim.Optimizer, or what makes one of "
-            f"parameters, "
+            f"{where} is a {get_type_name(factory)}; give a torch.optim.Optimizer, or what makes "
+            f"one of parameters, "
             "such as AdamW(rate=0.001)"
         )
     if parameters is None and name:
-        parameters = _part(model, name)
+        parameters = _find_part_parameters(model, name)
         if parameters is None:
             parts = [part for part, _ in model.named_children()]
             raise ConfigError(
@@ -297,7 +308,7 @@ def _optimiser(given: Any, model: Any, parameters: Iterable[Any] | None, name: s
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{where}: {error}") from None
     if not isinstance(made, torch.optim.Optimizer):
-        raise ConfigError(f"{where} gave a {kind_of(made)}, no torch.optim.Optimizer")
+        raise ConfigError(f"{where} gave a {get_type_name(made)}, no torch.optim.Optimizer")
     return made
 
 
@@ -319,11 +330,11 @@ def check_schedule(given: Any) -> None:
     if module.startswith("torch.optim") or callable(given):
         raise ConfigError(
             f"schedule is "
-            f"{f'the class {given.__name__}' if isinstance(given, type) else f'a {kind_of(given)}'}; "
+            f"{f'the class {given.__name__}' if isinstance(given, type) else f'a {get_type_name(given)}'}; "
             "give TorchSchedule(make=lambda optimiser: ..., per='step' or 'epoch'), which makes it "
             "of the optimiser"
         )
     raise ConfigError(
-        f"schedule is a {kind_of(given)}; give one of nnpipe.training.optimization, such as "
+        f"schedule is a {get_type_name(given)}; give one of nnpipe.training.optimization, such as "
         f"Cosine()"
     )

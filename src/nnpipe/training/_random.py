@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 
-def generator(seed: int, purpose: str, *numbers: int) -> np.random.Generator:
+def create_generator(seed: int, purpose: str, *numbers: int) -> np.random.Generator:
     """Return a generator that depends only on the arguments."""
     word = int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:8], "little")
     return np.random.default_rng([seed, word, *numbers])
@@ -33,7 +33,7 @@ def seed_all(seed: int, device: str) -> None:
         torch.mps.manual_seed(seed)
 
 
-def random_states(device: str) -> dict[str, Any]:
+def get_random_states(device: str) -> dict[str, Any]:
     """Return the states of the global generators, as a state file can hold them."""
     import torch
 
@@ -58,7 +58,7 @@ def random_states(device: str) -> dict[str, Any]:
 
 
 def set_random_states(states: Mapping[str, Any], device: str) -> None:
-    """Restore the states that :func:`random_states` returned; that of another kind of device is
+    """Restore the states that :func:`get_random_states` returned; that of another kind of device is
     ignored.
     """
     import torch
@@ -76,9 +76,9 @@ def set_random_states(states: Mapping[str, Any], device: str) -> None:
 
 
 @contextmanager
-def undisturbed(device: str) -> Iterator[None]:
+def preserve_rng_state(device: str) -> Iterator[None]:
     """Restore the random states at the end of the block."""
-    before = random_states(device)
+    before = get_random_states(device)
     try:
         yield
     finally:

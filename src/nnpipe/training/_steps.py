@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from nnpipe.core.errors import ConfigError, TrainingError
-from nnpipe.core.messages import nearest
-from nnpipe.training._batches import ids_of
-from nnpipe.training._forward import Forward, precision
+from nnpipe.core.messages import suggest_name
+from nnpipe.training._batches import format_batch_ids
+from nnpipe.training._forward import Forward, make_precision_factory
 from nnpipe.training._gradient_steps import GradientSteps, Rate
 from nnpipe.training.averages import EpochAverage, WeightAverage
 from nnpipe.training.options import TrainerOptions
@@ -27,8 +27,8 @@ class Diverged(TrainingError):
 
 
 class Steps:
-    """The parts of the training steps of one training, which :class:`~nnpipe.training.fit.Fit`
-    offers to a step.
+    """The parts of the training steps of one training, which
+    :class:`~nnpipe.training.fit.TrainingRun` offers to a step.
 
     Attributes
     ----------
@@ -57,9 +57,9 @@ class Steps:
         self._all = tuple(self.by_name.values())
         self._single = self._all[0] if len(self._all) == 1 else None
         self._forward = forward
-        self._precision = precision(options)
+        self._precision = make_precision_factory(options)
         self.forward: Forward = (
-            forward if options.precision == "float32" else self._forward_precisely
+            forward if options.precision == "float32" else self._run_with_precision
         )
         self._accumulates = options.accumulate > 1
         self._most = sys.float_info.max if options.abort_above is None else options.abort_above
@@ -74,7 +74,7 @@ class Steps:
         """Return the context in which the model computes with ``options.precision``."""
         return self._precision()
 
-    def _forward_precisely(self, batch: dict[str, Any]) -> tuple[Any, dict[str, Output]]:
+    def _run_with_precision(self, batch: dict[str, Any]) -> tuple[Any, dict[str, Output]]:
         with self._precision():
             return self._forward(batch)
 
@@ -89,7 +89,7 @@ class Steps:
                 "no output has a loss that depends on the weights; nothing can be learned from it"
             )
         self.check(loss)
-        only = self._single if name is None else self._named(name)
+        only = self._single if name is None else self._get_steps(name)
         if only is not None:
             inputs = None if name is None else only.parameters
             only.backward(loss, self._size, inputs, retain_graph, create_graph)
@@ -107,7 +107,7 @@ class Steps:
 
     def update(self, name: str | None) -> bool:
         """Make the steps of an optimiser, or of all, that are due; return whether there was one."""
-        only = self._single if name is None else self._named(name)
+        only = self._single if name is None else self._get_steps(name)
         if only is not None:
             if self._accumulates and not only.ready:
                 return False
@@ -120,7 +120,7 @@ class Steps:
 
     def discard(self, name: str | None) -> None:
         """Forget the gradients that no step has used."""
-        for one in self._all if name is None else (self._named(name),):
+        for one in self._all if name is None else (self._get_steps(name),):
             one.discard()
 
     def check(self, loss: Any) -> None:
@@ -130,17 +130,18 @@ class Steps:
         if self._at_once:
             value = loss.item()
             if not _LEAST <= value <= self._most:
-                raise self._diverged(value, self._ids, self._number + 1)
+                raise self._make_divergence_error(value, self._ids, self._number + 1)
             return
         self._unchecked.append((loss.detach(), self._ids, self._number + 1))
         if len(self._unchecked) >= _STEPS_BETWEEN_CHECKS:
             self.check_all()
 
-    def _named(self, name: str) -> GradientSteps:
+    def _get_steps(self, name: str) -> GradientSteps:
         if name not in self.by_name:
             known = ", ".join(self.by_name)
             raise ConfigError(
-                f"there is no optimiser {name!r}; there are {known}{nearest(name, self.by_name)}"
+                f"there is no optimiser {name!r}; there are "
+                f"{known}{suggest_name(name, self.by_name)}"
             )
         return self.by_name[name]
 
@@ -170,7 +171,7 @@ class Steps:
         for one in self._all:
             if one.stepped:
                 if one.rate.followed:
-                    one.rate.after_step()
+                    one.rate.finish_step()
                 stepped = True
         if stepped and self.average is not None:
             self.average.update(self._number)
@@ -208,10 +209,10 @@ class Steps:
         for loss, ids, step in unchecked:
             value = loss.item()
             if not _LEAST <= value <= self._most:
-                raise self._diverged(value, ids, step)
+                raise self._make_divergence_error(value, ids, step)
 
-    def _diverged(self, value: float, ids: Any, step: int) -> Diverged:
-        where = f"in epoch {self._epoch}, step {step}{ids_of({'sample_id': ids})}"
+    def _make_divergence_error(self, value: float, ids: Any, step: int) -> Diverged:
+        where = f"in epoch {self._epoch}, step {step}{format_batch_ids({'sample_id': ids})}"
         if math.isfinite(value):
             return Diverged(f"the loss is {value:.6g} {where}; abort_above is {self._most:g}")
         return Diverged(

@@ -12,10 +12,10 @@ import numpy as np
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation, Ragged
-from nnpipe.core.messages import nearest
+from nnpipe.core.messages import suggest_name
 from nnpipe.core.quality_metric import QualityMetric
-from nnpipe.core.task import task_named
-from nnpipe.training.outputs.output import Metric, figure
+from nnpipe.core.task import get_task
+from nnpipe.training.outputs.output import Metric, compute_figure
 
 # Metrics that are objects with a state, as those of torchmetrics: copied, stored, and joined over
 # processes.
@@ -35,10 +35,10 @@ def is_object(metric: Any) -> bool:
 
 def is_joinable(metric: Any) -> bool:
     """Return whether an object says how its states of several processes become one."""
-    return bool(_parts(metric))
+    return bool(_find_parts(metric))
 
 
-def unfolded(name: str, metric: Any) -> dict[str, Any]:
+def flatten_collection(name: str, metric: Any) -> dict[str, Any]:
     """Return an object by its name, and the members of a collection of torchmetrics by theirs.
 
     Members with equal states share one within a collection, which the states that it gives to be
@@ -49,35 +49,35 @@ def unfolded(name: str, metric: Any) -> dict[str, Any]:
     return {name: metric}
 
 
-def fresh(metric: Any) -> Any:
+def copy_without_samples(metric: Any) -> Any:
     """Return a copy of an object, without samples."""
     found = copy.deepcopy(metric)
     found.reset()
     if hasattr(found, "persistent"):
         found.persistent(True)  # torchmetrics: its state is part of state_dict
-    for part in _parts(found).values():
-        part.distributed_available_fn = _never
+    for part in _find_parts(found).values():
+        part.distributed_available_fn = _is_exchange_needed
     return found
 
 
-def _never() -> bool:
+def _is_exchange_needed() -> bool:
     """Return that nothing is to be exchanged, in place of the function that torchmetrics asks."""
     return False
 
 
-def state_of(metric: Any) -> dict[str, Any]:
+def get_metric_state(metric: Any) -> dict[str, Any]:
     """Return the state of an object, on the CPU."""
     state = {name: _on_cpu(value) for name, value in metric.state_dict().items()}
     return {
         "state": state,
-        "updates": {name: part._update_count for name, part in _parts(metric).items()},
+        "updates": {name: part._update_count for name, part in _find_parts(metric).items()},
     }
 
 
 def load(metric: Any, state: Mapping[str, Any]) -> None:
-    """Restore what :func:`state_of` returned."""
+    """Restore what :func:`get_metric_state` returned."""
     metric.load_state_dict(dict(state["state"]))
-    for name, part in _parts(metric).items():
+    for name, part in _find_parts(metric).items():
         # torchmetrics warns of a metric that was never updated
         part._update_count = state["updates"][name]
 
@@ -87,21 +87,21 @@ def join(metric: Any, states: Iterable[Mapping[str, Any]]) -> None:
     their order.
     """
     states = list(states)
-    for name, part in _parts(metric).items():
+    for name, part in _find_parts(metric).items():
         seen = [one["state"] for one in states if one["updates"][name]]
         for attribute, reduce in part._reductions.items() if seen else ():
             values = [one[f"{name}.{attribute}" if name else attribute] for one in seen]
-            setattr(part, attribute, _reduced(values, reduce))
+            setattr(part, attribute, _reduce_values(values, reduce))
         part._update_count = sum(one["updates"][name] for one in states)
 
 
-def _parts(metric: Any) -> dict[str, Any]:
+def _find_parts(metric: Any) -> dict[str, Any]:
     """Return the objects of torchmetrics that an object consists of, by name."""
     modules = metric.named_modules() if hasattr(metric, "named_modules") else ()
     return {name: module for name, module in modules if hasattr(module, "_reductions")}
 
 
-def _reduced(values: list[Any], reduce: Any) -> Any:
+def _reduce_values(values: list[Any], reduce: Any) -> Any:
     import torch
 
     if len(values) == 1:
@@ -124,7 +124,7 @@ object with a state.
 """
 
 
-def wanted_of(given: Any, processes: int = 1) -> dict[str, dict[str, Any]]:
+def resolve_wanted_metrics(given: Any, processes: int = 1) -> dict[str, dict[str, Any]]:
     """Return the metrics that a caller asks for, by output and figure.
 
     Raises
@@ -141,7 +141,7 @@ def wanted_of(given: Any, processes: int = 1) -> dict[str, dict[str, Any]]:
         if isinstance(metrics, Mapping):
             named = dict(metrics)
         elif isinstance(metrics, Sequence) and not isinstance(metrics, str):
-            named = {_name_of(metric): metric for metric in metrics}
+            named = {_get_metric_name(metric): metric for metric in metrics}
             if len(named) < len(metrics):
                 raise ConfigError(
                     f"metrics[{output!r}]: two have one name; give them by names of your own"
@@ -168,11 +168,11 @@ def wanted_of(given: Any, processes: int = 1) -> dict[str, dict[str, Any]]:
                     f"joined; "
                     "give an object of torchmetrics"
                 )
-            found[output] |= unfolded(name, metric)
+            found[output] |= flatten_collection(name, metric)
     return found
 
 
-def _name_of(metric: Any) -> str:
+def _get_metric_name(metric: Any) -> str:
     return (
         metric if isinstance(metric, str) else getattr(metric, "name", "") or type(metric).__name__
     )
@@ -188,10 +188,10 @@ class WholeMetrics:
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
         self._objects = {
-            (output, name): fresh(metric)
+            (output, name): copy_without_samples(metric)
             for output, metrics in wanted.items()
             for name, metric in metrics.items()
-            if hasattr(metric, "compute")
+            if hasattr(metric, "update")
         }
         self._counted: set[str] = set()  # the outputs that objects have seen
         self._parts: dict[str, list[list[Evaluation]]] = {}
@@ -204,17 +204,17 @@ class WholeMetrics:
                 continue
             output = outputs[name]
             if any(isinstance(metric, (str, QualityMetric)) for metric in metrics.values()):
-                self._judge(name, output)
+                self._evaluate_output(name, output)
             for key in metrics:
                 if (name, key) in self._objects:
                     metric = self._objects[name, key]
                     if hasattr(metric, "to"):
                         metric = self._objects[name, key] = metric.to(output.output.device)
-                    metric.update(*output.measured())
+                    metric.update(*output.get_metric_inputs())
                     self._counted.add(name)
 
-    def _judge(self, name: str, output: Any) -> None:
-        judged = output.judged()
+    def _evaluate_output(self, name: str, output: Any) -> None:
+        judged = output.to_evaluations()
         if not judged:
             raise ConfigError(
                 f"metrics[{name!r}]: a {type(output).__name__} belongs to no task; give objects "
@@ -223,7 +223,7 @@ class WholeMetrics:
         if name not in self._parts:  # a wrong name is an error at the first batch
             for metric in self._wanted[name].values():
                 if isinstance(metric, (str, QualityMetric)):
-                    _resolved(metric, judged[0].task)
+                    _resolve_metric(metric, judged[0].task)
         parts = self._parts.setdefault(name, [[] for _ in judged])
         for own, evaluation in zip(parts, judged, strict=True):
             own.append(evaluation)
@@ -239,24 +239,26 @@ class WholeMetrics:
         """Return the figures by ``output/metric``."""
         found: dict[str, float] = {}
         for name, metrics in self._wanted.items():
-            judged = [Evaluation.joined(parts) for parts in self._parts.get(name, ())]
-            judged = [task_named(one.task).completed(one) for one in judged]
+            judged = [Evaluation.concat(parts) for parts in self._parts.get(name, ())]
+            judged = [get_task(one.task).finalize(one) for one in judged]
             for key, metric in metrics.items():
                 where = f"{name}/{key}"
                 if (name, key) in self._objects:
                     if name not in self._counted:
                         continue
-                    found |= _flat(where, self._objects[name, key].compute())
+                    found |= _flatten_figures(where, self._objects[name, key].compute())
                 elif judged:
                     values = [
-                        _resolved(metric, one.task).prepared(one)(self._all_weights(name))
+                        _resolve_metric(metric, one.task).build_statistic(one)(
+                            self._concat_weights(name)
+                        )
                         for one in judged
                     ]
                     known = [value for value in values if not np.isnan(value)]
                     found[where] = float(np.mean(known)) if known else float("nan")
         return found
 
-    def _all_weights(self, name: str) -> np.ndarray:
+    def _concat_weights(self, name: str) -> np.ndarray:
         return np.concatenate(self._weights[name])
 
     # -- checkpoints ----------------------------------------------------------------------------
@@ -265,12 +267,12 @@ class WholeMetrics:
         """Return the arrays of the samples so far, and the states of the objects."""
         return {
             "judged": {
-                name: [_encoded(Evaluation.joined(p)) for p in parts]
+                name: [_encode_evaluation(Evaluation.concat(p)) for p in parts]
                 for name, parts in self._parts.items()
             },
-            "weights": {name: self._all_weights(name) for name in self._weights},
+            "weights": {name: self._concat_weights(name) for name in self._weights},
             "objects": {
-                f"{output}/{name}": state_of(metric)
+                f"{output}/{name}": get_metric_state(metric)
                 for (output, name), metric in self._objects.items()
                 if output in self._counted
             },
@@ -279,7 +281,7 @@ class WholeMetrics:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         self._parts = {
-            n: [[_decoded(one)] for one in parts] for n, parts in state["judged"].items()
+            n: [[_decode_evaluation(one)] for one in parts] for n, parts in state["judged"].items()
         }
         self._weights = {name: [weights] for name, weights in state["weights"].items()}
         for (output, name), metric in self._objects.items():
@@ -302,7 +304,7 @@ class WholeMetrics:
             for name, judged in state["judged"].items():
                 parts = self._parts.setdefault(name, [[] for _ in judged])
                 for own, one in zip(parts, judged, strict=True):
-                    own.append(_decoded(one))
+                    own.append(_decode_evaluation(one))
             for name, weights in state["weights"].items():
                 self._weights.setdefault(name, []).append(weights)
 
@@ -316,32 +318,33 @@ def check_outputs(metrics: Iterable[str], figures: Iterable[str]) -> None:
         if outputs and name not in outputs:
             known = ", ".join(outputs)
             raise ConfigError(
-                f"metrics: no output is called {name!r}; there are {known}{nearest(name, outputs)}"
+                f"metrics: no output is called {name!r}; there are "
+                f"{known}{suggest_name(name, outputs)}"
             )
 
 
-def _resolved(metric: str | QualityMetric, task: str) -> QualityMetric:
+def _resolve_metric(metric: str | QualityMetric, task: str) -> QualityMetric:
     """Return a metric of a task by its name."""
     if isinstance(metric, QualityMetric):
         return metric
-    known = task_named(task)
+    known = get_task(task)
     try:
         return known.metric(metric)
     except KeyError:
         names = [one.name for one in known.metrics]
         raise ConfigError(
             f"the task {task!r} has no metric {metric!r}; it has "
-            f"{', '.join(names)}{nearest(metric, names)}"
+            f"{', '.join(names)}{suggest_name(metric, names)}"
         ) from None
 
 
-def _flat(name: str, value: Any) -> dict[str, float]:
+def _flatten_figures(name: str, value: Any) -> dict[str, float]:
     """Return figures by name, given a number, a vector of numbers, or such by name."""
     if isinstance(value, Mapping):
         return {
             key: figure
             for below, one in value.items()
-            for key, figure in _flat(f"{name}/{below}", one).items()
+            for key, figure in _flatten_figures(f"{name}/{below}", one).items()
         }
     array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value, np.float64)
     if array.ndim > 1:
@@ -356,7 +359,7 @@ def _flat(name: str, value: Any) -> dict[str, float]:
     )
 
 
-def _encoded(found: Evaluation) -> dict[str, Any]:
+def _encode_evaluation(found: Evaluation) -> dict[str, Any]:
     return {
         "task": found.task,
         "arrays": dict(found.arrays),
@@ -369,7 +372,7 @@ def _encoded(found: Evaluation) -> dict[str, Any]:
     }
 
 
-def _decoded(state: Mapping[str, Any]) -> Evaluation:
+def _decode_evaluation(state: Mapping[str, Any]) -> Evaluation:
     ragged = {
         name: Ragged(rows["values"], rows["counts"]) for name, rows in state["ragged"].items()
     }
@@ -407,7 +410,7 @@ class MetricSums:
         for name, output in outputs.items():
             waiting[f"{name}/loss"].append(output.loss_metric())
             if output.scale != 1.0:
-                waiting[f"{name}/scaled"].append(_scaled(output))
+                waiting[f"{name}/scaled"].append(_scale_loss(output))
             if metrics:
                 for metric, value in output.metrics().items():
                     waiting[f"{name}/{metric}"].append(value)
@@ -424,12 +427,12 @@ class MetricSums:
             if not counted:
                 continue
             sizes = [metric.numerator.shape[0] for metric in counted]
-            above = _sums([metric.numerator for metric in counted], sizes)
+            above = _compute_sums([metric.numerator for metric in counted], sizes)
             below: Iterable[Any]
             if counted[0].denominator is None:
                 below = map(float, sizes)
             else:
-                below = _sums([metric.denominator for metric in counted], sizes)
+                below = _compute_sums([metric.denominator for metric in counted], sizes)
             kept = self._sums.setdefault(name, [0.0, 0.0, counted[0].finish])
             for one, other in zip(above, below, strict=True):
                 kept[0] = kept[0] + one
@@ -444,7 +447,7 @@ class MetricSums:
         The loss of a single output with no scale is the whole loss, and is given once.
         """
         self.fetch()
-        found = {name: figure(*kept) for name, kept in self._sums.items()}
+        found = {name: compute_figure(*kept) for name, kept in self._sums.items()}
         for name in [
             name for name, value in found.items() if name.endswith("/loss") and math.isnan(value)
         ]:
@@ -495,12 +498,12 @@ class MetricSums:
                 kept[1] = kept[1] + below
 
 
-def _scaled(output: Any) -> Metric:
+def _scale_loss(output: Any) -> Metric:
     loss = output.loss_metric()
     return Metric(loss.numerator * output.scale, loss.denominator)
 
 
-def _sums(tensors: list[Any], sizes: list[int]) -> Any:
+def _compute_sums(tensors: list[Any], sizes: list[int]) -> Any:
     """Return the sum of each tensor over its first axis, as float64 ``(batches, ...)``."""
     import torch
 

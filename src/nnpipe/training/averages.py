@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from nnpipe.training.distributed import divided_like
+from nnpipe.training.distributed import shard_like
 
 
 class WeightAverage:
@@ -33,7 +33,7 @@ class WeightAverage:
             )
 
     @contextmanager
-    def in_place(self) -> Iterator[None]:
+    def apply_temporarily(self) -> Iterator[None]:
         """Put the averaged weights into the model until the block ends."""
         self._swap()
         try:
@@ -41,7 +41,7 @@ class WeightAverage:
         finally:
             self._swap()
 
-    def stay(self) -> None:
+    def apply_permanently(self) -> None:
         """Put the averaged weights into the model permanently."""
         import torch
 
@@ -65,7 +65,7 @@ class WeightAverage:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         for name, value in self._shadow.items():
-            value.copy_(divided_like(state[name], value))
+            value.copy_(shard_like(state[name], value))
 
 
 class EpochAverage:
@@ -85,11 +85,11 @@ class EpochAverage:
         """Add the weights at the end of an epoch."""
         self.count += 1
         for name, weight in self._weights.items():
-            now = _exact(weight.detach())
+            now = _to_double(weight.detach())
             mean = self._means.get(name)
             self._means[name] = now.clone() if mean is None else mean.lerp_(now, 1 / self.count)
 
-    def stay(self) -> None:
+    def apply_permanently(self) -> None:
         """Put the mean into the model permanently."""
         import torch
 
@@ -105,19 +105,19 @@ class EpochAverage:
         """Restore what :meth:`state_dict` returned."""
         self.count = state["count"]
         self._means = {
-            name: divided_like(
-                mean.to(_exact(self._weights[name].detach()).device), self._weights[name]
+            name: shard_like(
+                mean.to(_to_double(self._weights[name].detach()).device), self._weights[name]
             )
             for name, mean in state["means"].items()
         }
 
 
-def _exact(weight: Any) -> Any:
+def _to_double(weight: Any) -> Any:
     """Return a weight in double precision; GPUs of Apple do not have it, the host has."""
     return (weight.cpu() if weight.device.type == "mps" else weight).double()
 
 
-def batch_normalisations(model: Any) -> list[Any]:
+def find_batch_normalisations(model: Any) -> list[Any]:
     """Return the batch normalisations of a ``torch.nn.Module`` that have running statistics."""
     import torch
 
@@ -138,7 +138,7 @@ def estimate_statistics(model: Any, batches: Iterable[Any]) -> None:
     import torch
 
     model.eval()
-    layers = batch_normalisations(model)
+    layers = find_batch_normalisations(model)
     if not layers:
         return
     momenta = [layer.momentum for layer in layers]

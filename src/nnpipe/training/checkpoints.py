@@ -15,10 +15,17 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import ArtifactError, TrainingError
-from nnpipe.core.files import kept_elsewhere
+from nnpipe.core.files import save_to_any_folder
 from nnpipe.experiment.state import AppendOnly
-from nnpipe.experiment.state_file import Bytes, Encoded, decode, encode, read_state, write_state
-from nnpipe.training.run_folder import RunFolder, file_name
+from nnpipe.experiment.state_file import (
+    EncodedState,
+    StoredArray,
+    decode,
+    encode,
+    read_state,
+    write_state,
+)
+from nnpipe.training.run_folder import RunFolder, make_file_name
 
 # Rows of epochs in files beside the checkpoints: each checkpoint appends only new rows, so its size
 # does not grow.
@@ -54,7 +61,9 @@ class RowFiles:
         if isinstance(state, AppendOnly):
             return self._add(folder / f"{name}{ENDING}", state)
         if isinstance(state, Mapping):
-            return {key: self.put(value, folder, _below(name, key)) for key, value in state.items()}
+            return {
+                key: self.put(value, folder, _join_name(name, key)) for key, value in state.items()
+            }
         return state
 
     def take(self, state: Any, folder: Path) -> Any:
@@ -82,7 +91,7 @@ class RowFiles:
             file.seek(size)
             file.truncate()
             for row in rows[written.count :]:
-                line = _line(row)
+                line = _encode_row(row)
                 file.write(line)
                 digest.update(line)
                 size += len(line)
@@ -106,7 +115,7 @@ class RowFiles:
                     if not line.endswith(b"\n"):
                         raise wrong
                     written.digest.update(line)
-                    found.append(_row(line))
+                    found.append(_decode_row(line))
                     written.count, written.size = written.count + 1, written.size + len(line)
         except OSError as error:
             raise ArtifactError(f"{path}: cannot be read: {error.strerror or error}") from None
@@ -118,11 +127,11 @@ class RowFiles:
         return found
 
 
-def _below(name: str, key: Any) -> str:
-    return file_name(str(key)) if not name else f"{name}.{file_name(str(key))}"
+def _join_name(name: str, key: Any) -> str:
+    return make_file_name(str(key)) if not name else f"{name}.{make_file_name(str(key))}"
 
 
-def _line(row: Any) -> bytes:
+def _encode_row(row: Any) -> bytes:
     encoded = encode(row)
     content = {"row": encoded.structure}
     if encoded.arrays:
@@ -132,13 +141,13 @@ def _line(row: Any) -> bytes:
     return json.dumps(content, allow_nan=False, separators=(",", ":")).encode() + b"\n"
 
 
-def _row(line: bytes) -> Any:
+def _decode_row(line: bytes) -> Any:
     content = json.loads(line)
     arrays = [
-        Bytes(dtype, tuple(shape), base64.b64decode(data))
+        StoredArray(dtype, tuple(shape), base64.b64decode(data))
         for dtype, shape, data in content.get("arrays", ())
     ]
-    return decode(Encoded(content["row"], tuple(arrays)))
+    return decode(EncodedState(content["row"], tuple(arrays)))
 
 
 CHECKPOINT = "training checkpoint"
@@ -154,7 +163,7 @@ LARGE = 32_000_000
 """The size in bytes from which only one copy of a state is kept in memory, never two."""
 
 
-def copied(state: Any, spare: Any = None) -> Any:
+def copy_state(state: Any, spare: Any = None) -> Any:
     """Return a copy of a state that no later step changes, with its tensors on the CPU.
 
     Parameters
@@ -169,9 +178,9 @@ def copied(state: Any, spare: Any = None) -> Any:
         return AppendOnly(state)
     if isinstance(state, Mapping):
         old = spare if isinstance(spare, Mapping) else {}
-        return {key: copied(value, old.get(key)) for key, value in state.items()}
+        return {key: copy_state(value, old.get(key)) for key, value in state.items()}
     if isinstance(state, (list, tuple)):
-        return type(state)(copied(value) for value in state)
+        return type(state)(copy_state(value) for value in state)
     if isinstance(state, np.ndarray):
         return state.copy()
     if hasattr(state, "detach"):
@@ -201,7 +210,7 @@ class CheckpointWriter:
     If a newer state of the same path arrives before writing has begun, it replaces
     the older one and goes to the end of the queue.  So everything handed over
     before a checkpoint is on the disk before the checkpoint.  Errors are raised by
-    the next call of :meth:`copied`, :meth:`write`, :meth:`check` or :meth:`close`.
+    the next call of :meth:`copy_state`, :meth:`write`, :meth:`check` or :meth:`close`.
 
     All methods must be called by one thread.  A state belongs to the writer after it is handed
     over.
@@ -219,7 +228,7 @@ class CheckpointWriter:
         self.failed = False
         self._large: Any = None
 
-    def copied(self, state: Mapping[str, Any]) -> Any:
+    def copy_state(self, state: Mapping[str, Any]) -> Any:
         """Return a copy of a state, to be written.
 
         There is never more than one copy of a large state: this waits until the
@@ -228,7 +237,7 @@ class CheckpointWriter:
         spare, self._large = self._large, None
         if spare is not None:
             self.wait()
-        copy = copied(state, spare)
+        copy = copy_state(state, spare)
         if size_of_state(copy) > LARGE:
             self._large = copy
         return copy
@@ -247,7 +256,9 @@ class CheckpointWriter:
             self._waiting.pop(path, None)  # a newer state goes to the end of the queue
             self._waiting[path] = (kind, state)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="checkpoints", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._write_waiting, name="checkpoints", daemon=True
+                )
                 self._thread.start()
             self._condition.notify_all()
 
@@ -269,7 +280,7 @@ class CheckpointWriter:
         self._large = None
         self.check()
 
-    def _work(self) -> None:
+    def _write_waiting(self) -> None:
         while True:
             with self._condition:
                 self._busy = False
@@ -290,14 +301,20 @@ class CheckpointWriter:
             del state  # frees the memory while the queue is empty
 
 
-def rescued(
+def save_elsewhere(
     weights: Mapping[str, Any], folder: RunFolder, epoch: int, error: OSError
 ) -> TrainingError:
     """Save a model's weights elsewhere, since its folder cannot be written, and return the error
     that says where.
     """
-    state = {"model": copied(weights), "average": None, "epoch": epoch, "monitor": "", "value": 0.0}
-    kept = kept_elsewhere(lambda path: write_state(path, state, kind=WEIGHTS), "rescued.state")
+    state = {
+        "model": copy_state(weights),
+        "average": None,
+        "epoch": epoch,
+        "monitor": "",
+        "value": 0.0,
+    }
+    kept = save_to_any_folder(lambda path: write_state(path, state, kind=WEIGHTS), "rescued.state")
     there = (
         f"the weights as they are now, in epoch {epoch}, are kept as {kept}, which read_weights "
         f"reads"
@@ -354,7 +371,7 @@ def load_weights(
         If the file is of another kind or does not fit the model.  The model is unchanged then.
     """
     found = read_weights(path, average=average)
-    renamed = {_renamed(name, names or {}): value for name, value in found.items()}
+    renamed = {_rename_prefix(name, names or {}): value for name, value in found.items()}
     own = model.state_dict()
     fits = {
         n: v
@@ -397,7 +414,7 @@ def read_weights(path: str | Path, *, average: bool = True) -> dict[str, Any]:
     return found | dict(state["average"]) if average and state.get("average") else found
 
 
-def _renamed(name: str, names: Mapping[str, str]) -> str:
+def _rename_prefix(name: str, names: Mapping[str, str]) -> str:
     for old, new in names.items():
         if name.startswith(old):
             return new + name[len(old) :]

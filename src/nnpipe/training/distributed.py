@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.messages import nearest
+from nnpipe.core.messages import suggest_name
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Team:
     rank: int = 0
     world: int = 1
 
-    def gathered(self, value: Any) -> list[Any]:
+    def gather(self, value: Any) -> list[Any]:
         """Return the values of all processes, in order of rank; all processes must call it."""
         if self.world == 1:
             return [value]
@@ -33,7 +33,7 @@ class Team:
 
 
 @contextmanager
-def team(device: str) -> Iterator[Team]:
+def join_team(device: str) -> Iterator[Team]:
     """Join the processes that ``torchrun`` started, or be a single process.
 
     This uses the current process group, if there is one.  Otherwise it makes one,
@@ -103,7 +103,8 @@ def shard(model: Any, names: Sequence[str], team: Team, device: str) -> bool:
         found = {name: layer for name, layer in layers.items() if fnmatchcase(name, pattern)}
         if not found:
             raise ConfigError(
-                f"shard: {type(model).__name__} has no layer {pattern!r}{nearest(pattern, layers)}"
+                f"shard: {type(model).__name__} has no layer "
+                f"{pattern!r}{suggest_name(pattern, layers)}"
             )
         chosen.update(found)
     if team.world == 1:
@@ -148,23 +149,23 @@ def is_sharded(model: Any) -> bool:
     return any(_is_divided(weight) for weight in model.parameters())
 
 
-def whole(state: Any, keep: bool) -> Any:
+def gather_shards(state: Any, keep: bool) -> Any:
     """Return a state with whole tensors in place of divided ones; all processes must call this.
 
     Only those that ``keep`` it receive the tensors; others receive None in their place, one tensor
     at a time.
     """
     if isinstance(state, dict):
-        return {key: whole(value, keep) for key, value in state.items()}
+        return {key: gather_shards(value, keep) for key, value in state.items()}
     if isinstance(state, list):
-        return [whole(value, keep) for value in state]
+        return [gather_shards(value, keep) for value in state]
     if not _is_divided(state):
         return state
     found = state.full_tensor()
     return found if keep else None
 
 
-def divided_like(value: Any, other: Any) -> Any:
+def shard_like(value: Any, other: Any) -> Any:
     """Return a tensor divided as another one is; as it is if the other is not divided."""
     if not _is_divided(other) or _is_divided(value) or value.shape != other.shape:
         return value
@@ -177,7 +178,7 @@ def divided_like(value: Any, other: Any) -> Any:
 def load_weights(model: Any, state: Mapping[str, Any]) -> None:
     """Load whole weights into a model, whether or not its own are divided."""
     own = model.state_dict()
-    found = OrderedDict((name, divided_like(value, own.get(name))) for name, value in state.items())
+    found = OrderedDict((name, shard_like(value, own.get(name))) for name, value in state.items())
     # The versions of the modules: without them, some (torchao's observers) take the state for one
     # of old and change it.
     found._metadata = getattr(own, "_metadata", {})  # type: ignore[attr-defined]
@@ -190,7 +191,7 @@ def load_optimiser(optimiser: Any, state: Mapping[str, Any]) -> None:
     if any(map(_is_divided, parameters)):
         values = {
             number: {
-                name: divided_like(value, parameters[number]) if hasattr(value, "shape") else value
+                name: shard_like(value, parameters[number]) if hasattr(value, "shape") else value
                 for name, value in own.items()
             }
             for number, own in state["state"].items()
@@ -199,7 +200,7 @@ def load_optimiser(optimiser: Any, state: Mapping[str, Any]) -> None:
     optimiser.load_state_dict(state)
 
 
-def same_buffers(model: Any) -> None:
+def broadcast_buffers(model: Any) -> None:
     """Copy the buffers of the first process to all others, such as the statistics of batch
     normalisations.
     """

@@ -16,14 +16,14 @@ from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.checkpoints import LAST
 from nnpipe.training.final_weights import StartingWeights
 from nnpipe.training.optimization import OptimiserFactory, Schedule, TorchSchedule
-from nnpipe.training.run_folder import RunFolder, file_name
+from nnpipe.training.run_folder import RunFolder, make_file_name
 from nnpipe.training.step import LearningStep, default_step
 from nnpipe.training.trainer import Datasets, Trainer
 
 if TYPE_CHECKING:
     from nnpipe.experiment.database.database import RunDatabase
     from nnpipe.experiment.session import Session
-    from nnpipe.training.fit import Fit
+    from nnpipe.training.fit import TrainingRun
 
 log = logging.getLogger("nnpipe.training")
 
@@ -116,7 +116,7 @@ class Training(Module):
         if self.state.finished:
             return
         folder = RunFolder(
-            Path(self.folder) if self.folder else Path("runs") / file_name(session.experiment)
+            Path(self.folder) if self.folder else Path("runs") / make_file_name(session.experiment)
         )
         callbacks = self.trainer.callbacks_for(folder)
         trainer = dataclasses.replace(self.trainer, callbacks=(*callbacks, _Telling(session)))
@@ -165,7 +165,7 @@ def put_folder(database: RunDatabase, run: str, folder: RunFolder) -> None:
     """Store the files of a run's folder as artifacts, except the last checkpoint and very large
     files.
     """
-    for path in [*folder.pictures(), *folder.tables(), *folder.others(), folder.page]:
+    for path in [*folder.pictures(), *folder.tables(), *folder.list_others(), folder.page]:
         if not path.is_file() or path == folder.checkpoint(LAST):
             continue
         if path.stat().st_size > _LARGEST:
@@ -186,7 +186,7 @@ class _Telling(Callback):
         """Return none: the session saves itself."""
         return iter(())
 
-    def on_epoch_end(self, fit: Fit) -> None:
+    def on_epoch_end(self, fit: TrainingRun) -> None:
         """Add the history to the session and save it."""
         session = self._session
         # The training's own history is right: it may be older or newer than what the session saved

@@ -15,7 +15,7 @@ from nnpipe.training.checkpoints import load_weights, read_weights
 
 if TYPE_CHECKING:
     from nnpipe.experiment.database.database import RunDatabase
-    from nnpipe.training.fit import Fit
+    from nnpipe.training.fit import TrainingRun
 
 TABLE = "final_weights"
 """The table of a run's folder that holds this."""
@@ -53,7 +53,7 @@ class FinalWeights:
         return {"weights": self.which, "epoch": self.epoch, **self.figures}
 
 
-def wanted(fit: Fit) -> str:
+def choose_final_weights(fit: TrainingRun) -> str:
     """Return which weights the model should have at the end: by default those whose figures the
     history shows.
     """
@@ -61,7 +61,7 @@ def wanted(fit: Fit) -> str:
     return fit.options.weights or ("average" if averaged else "last")
 
 
-def figures_at(fit: Fit, epoch: int) -> dict[str, float]:
+def get_epoch_figures(fit: TrainingRun, epoch: int) -> dict[str, float]:
     """Return the figures of the splits that were evaluated after an epoch; empty if there was no
     evaluation.
     """
@@ -74,7 +74,7 @@ def figures_at(fit: Fit, epoch: int) -> dict[str, float]:
     }
 
 
-def tell_final(fit: Fit) -> None:
+def tell_final(fit: TrainingRun) -> None:
     """Write to the log and to the run's folder which weights the model has."""
     final = fit.final
     if final is None or not final.epoch:
@@ -84,7 +84,7 @@ def tell_final(fit: Fit) -> None:
         write_text(fit.folder.table(TABLE), json.dumps([final.to_json()], indent=1) + "\n")
 
 
-def end(fit: Fit, which: str, epoch: int, figures: Mapping[str, float]) -> None:
+def end(fit: TrainingRun, which: str, epoch: int, figures: Mapping[str, float]) -> None:
     """Record which weights the model has, for callbacks and in the history."""
     fit.final = FinalWeights(which, epoch, figures)
     fit.history.about = fit.final.to_json() | (

@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 from nnpipe.core.errors import NotSupported
-from nnpipe.core.files import replacing
+from nnpipe.core.files import replace_atomically
 from nnpipe.experiment.history import History
-from nnpipe.training._random import generator
+from nnpipe.training._random import create_generator
 from nnpipe.training._steps import Steps
 from nnpipe.training._whole_metrics import Wanted
 from nnpipe.training.final_weights import FinalWeights
@@ -72,14 +72,14 @@ class PictureQueue:
     def _render(self, path: Path) -> None:
         figure = self._waiting.pop(path)
         before = self._clock()
-        with replacing(path) as temporary:
+        with replace_atomically(path) as temporary:
             figure.savefig(temporary, format="png", dpi=90, metadata={"Software": None})
         self._spent += self._clock() - before
         self._rendered.add(path)
 
 
 @dataclass(eq=False)
-class Fit:
+class TrainingRun:
     """A running training, which :meth:`Trainer.fit <nnpipe.training.trainer.Trainer.fit>` gives to
     callbacks and steps.
 
@@ -190,7 +190,7 @@ class Fit:
         """Return a generator that depends only on the run's seed, a purpose and numbers (epoch,
         sample, ...).
         """
-        return generator(self.options.seed, purpose, *numbers)
+        return create_generator(self.options.seed, purpose, *numbers)
 
     def stop(self, reason: str) -> None:
         """Stop the training after this epoch, for a reason that is logged."""
@@ -205,11 +205,11 @@ class Fit:
         This is compiled and distributed as the options say.  A step may also call the model, or
         parts of it, itself; under :meth:`autocast` for the precision of the options.
         """
-        return (self.steps or _outside()).forward(batch)
+        return (self.steps or _raise_outside_fit()).forward(batch)
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Return the context in which the model computes with the precision of the options."""
-        return (self.steps or _outside()).autocast()
+        return (self.steps or _raise_outside_fit()).autocast()
 
     def backward(
         self,
@@ -235,7 +235,7 @@ class Fit:
         TrainingError
             If the loss is not finite, or above ``abort_above``; the message names the samples.
         """
-        (self.steps or _outside()).backward(loss, optimiser, retain_graph, create_graph)
+        (self.steps or _raise_outside_fit()).backward(loss, optimiser, retain_graph, create_graph)
 
     def update(self, optimiser: str | None = None) -> bool:
         """Make a step of an optimiser, or of all, once ``accumulate`` batches have added gradients.
@@ -249,17 +249,17 @@ class Fit:
         bool
             Whether weights were updated.
         """
-        return (self.steps or _outside()).update(optimiser)
+        return (self.steps or _raise_outside_fit()).update(optimiser)
 
     def discard(self, optimiser: str | None = None) -> None:
         """Forget the gradients that :meth:`update` has not used."""
-        (self.steps or _outside()).discard(optimiser)
+        (self.steps or _raise_outside_fit()).discard(optimiser)
 
     def check(self, loss: Any) -> None:
         """Stop the training if a loss of this batch is not finite; :meth:`backward` does so by
         itself.
         """
-        (self.steps or _outside()).check(loss)
+        (self.steps or _raise_outside_fit()).check(loss)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the values that a resumed run needs."""
@@ -290,5 +290,5 @@ class Fit:
                 setattr(self, name, value)
 
 
-def _outside() -> NoReturn:
+def _raise_outside_fit() -> NoReturn:
     raise NotSupported("a step can only be made while Trainer.fit runs")

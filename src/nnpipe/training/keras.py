@@ -13,7 +13,7 @@ import numpy as np
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import FULL
 from nnpipe.experiment.state_file import read_state
-from nnpipe.training._best_epoch import better, check_monitor, monitored
+from nnpipe.training._best_epoch import check_monitor, get_monitored_figure, update_best_epoch
 from nnpipe.training._hooks import Hooks, check_callbacks
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.selection import check_frameworks
@@ -23,30 +23,30 @@ from nnpipe.training.checkpoints import (
     LAST,
     WEIGHTS,
     CheckpointWriter,
-    copied,
+    copy_state,
     read_checkpoint,
-    rescued,
+    save_elsewhere,
 )
-from nnpipe.training.final_weights import end, figures_at, tell_final
-from nnpipe.training.fit import Fit
+from nnpipe.training.final_weights import end, get_epoch_figures, tell_final
+from nnpipe.training.fit import TrainingRun
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.run_folder import RunFolder, check_same_settings
 from nnpipe.training.run_page import tell_end
-from nnpipe.training.run_settings import data_settings, keras_settings
+from nnpipe.training.run_settings import describe_data, describe_keras
 from nnpipe.training.run_status import tell
 
 
-def weights_by_path(model: Any) -> dict[str, Any]:
+def get_weights_by_path(model: Any) -> dict[str, Any]:
     """Return the weights of a model by their paths."""
     return {variable.path: np.array(variable.numpy()) for variable in model.weights}
 
 
-def values_of(owner: Any) -> list[Any]:
+def list_variables(owner: Any) -> list[Any]:
     """Return the variables of a model or an optimiser, in their order."""
     return [np.array(variable.numpy()) for variable in owner.variables]
 
 
-def paired(owner: Any, values: list[Any], path: Path) -> list[tuple[Any, Any]]:
+def match_values(owner: Any, values: list[Any], path: Path) -> list[tuple[Any, Any]]:
     """Return the variables of a model or an optimiser, each with its stored value.
 
     Raises
@@ -60,7 +60,7 @@ def paired(owner: Any, values: list[Any], path: Path) -> list[tuple[Any, Any]]:
     return list(zip(variables, values, strict=True))
 
 
-class KerasFit(Fit):
+class KerasTrainingRun(TrainingRun):
     """A running Keras training; ``model`` is a ``keras.Model`` and ``optimiser`` a Keras
     optimiser.
     """
@@ -144,10 +144,10 @@ class KerasTraining:
                 "model after the last epoch: what is exported would not be what the figures tell "
                 "of; leave it out"
             )
-        self.fit = KerasFit(
+        self.fit = KerasTrainingRun(
             model, optimiser, datasets, None if folder is None else RunFolder(folder), options
         )
-        self.hooks = Hooks(callbacks, self.fit, aside=_undisturbed)
+        self.hooks = Hooks(callbacks, self.fit, aside=_preserve_rng_state)
         self._identity = dict(identity or {})
         self._resume = resume
         self._writer = CheckpointWriter()
@@ -185,10 +185,12 @@ class KerasTraining:
         check_monitor(fit, figures, others)
         if fit.folder is not None:
             self._course = self._identity | {
-                "data": data_settings(fit.datasets),
-                **keras_settings(fit.model, fit.optimiser),
+                "data": describe_data(fit.datasets),
+                **describe_keras(fit.model, fit.optimiser),
             }
-            self._stack.enter_context(fit.folder.claimed(self._course, resume=self._resume))
+            self._stack.enter_context(
+                fit.folder.lock_for_training(self._course, resume=self._resume)
+            )
             path = fit.folder.checkpoint(LAST)
             if self._resume and path.exists():
                 self._restore(path)
@@ -214,7 +216,7 @@ class KerasTraining:
         self.fit.step += 1
         self.hooks.call("on_batch_end", batch, outputs, batch=batch)
 
-    def evaluated(
+    def report_evaluated_batch(
         self, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
     ) -> None:
         """Show an evaluated batch and its outputs to the callbacks."""
@@ -227,28 +229,28 @@ class KerasTraining:
         """
         fit = self.fit
         fit.history.append(epoch=fit.epoch, step=fit.step, learning_rate=fit.rates[0], **figures)
-        best = self._judge(figures)
+        best = self._update_best(figures)
         self.hooks.call_aside("on_epoch_end")
         fit.batch = 0
         if fit.folder is not None:
             state = {
                 "course": self._course,
                 "fit": fit.state_dict(),
-                "model": values_of(fit.model),
-                "optimiser": values_of(fit.optimiser),
+                "model": list_variables(fit.model),
+                "optimiser": list_variables(fit.optimiser),
                 "callbacks": self.hooks.state_dict(),
             }
             if best is not None:
                 about = {"average": None, "epoch": fit.epoch, "monitor": best, "value": fit.best}
                 self._writer.write(
                     fit.folder.checkpoint(BEST),
-                    {"model": weights_by_path(fit.model), **about},
+                    {"model": get_weights_by_path(fit.model), **about},
                     WEIGHTS,
                 )
-            self._writer.write(fit.folder.checkpoint(LAST), copied(state), CHECKPOINT)
+            self._writer.write(fit.folder.checkpoint(LAST), copy_state(state), CHECKPOINT)
             tell(fit, "running")
         elif best is not None and fit.options.weights == "best":
-            self._best = weights_by_path(fit.model)
+            self._best = get_weights_by_path(fit.model)
 
     def end(self) -> None:
         """Finish after the last epoch, and give the model its final weights."""
@@ -261,7 +263,7 @@ class KerasTraining:
             for variable, value in zip(fit.model.weights, (self._best or {}).values(), strict=True):
                 variable.assign(value)
         epoch = fit.best_epoch if which == "best" else fit.epoch
-        end(fit, which, epoch, figures_at(fit, epoch))
+        end(fit, which, epoch, get_epoch_figures(fit, epoch))
         tell_final(fit)
         self.hooks.call_aside("on_fit_end")
 
@@ -303,31 +305,31 @@ class KerasTraining:
             and isinstance(failed, OSError)
             and (self._writer.failed or failed.errno in FULL)
         ):
-            raise rescued(
-                weights_by_path(self.fit.model), folder, self.fit.epoch, failed
+            raise save_elsewhere(
+                get_weights_by_path(self.fit.model), folder, self.fit.epoch, failed
             ) from failed
         if failed is not error and failed is not None:
             raise failed
 
-    def _judge(self, figures: Mapping[str, float]) -> str | None:
+    def _update_best(self, figures: Mapping[str, float]) -> str | None:
         """Return the name of the monitored figure if this epoch is the best so far."""
         fit = self.fit
-        name = monitored(fit)
+        name = get_monitored_figure(fit)
         if name is None or (name not in figures and fit.options.monitor is None):
             return None
         if name not in figures:
             raise ConfigError(
                 f"there is no figure {name!r} to monitor; there are {', '.join(figures)}"
             )
-        return name if better(fit, name, figures[name]) else None
+        return name if update_best_epoch(fit, name, figures[name]) else None
 
     def _restore(self, path: Path) -> None:
         fit = self.fit
         state = read_checkpoint(path, self._writer.rows)
         check_same_settings(path, state["course"], self._course)
         pairs = [
-            *paired(fit.model, state["model"], path),
-            *paired(fit.optimiser, state["optimiser"], path),
+            *match_values(fit.model, state["model"], path),
+            *match_values(fit.optimiser, state["optimiser"], path),
         ]
         for variable, value in pairs:
             variable.assign(value)
@@ -336,7 +338,7 @@ class KerasTraining:
 
 
 @contextmanager
-def _undisturbed(fit: Fit) -> Iterator[None]:
+def _preserve_rng_state(fit: TrainingRun) -> Iterator[None]:
     python, numpy = random.getstate(), np.random.get_state()
     try:
         yield

@@ -12,7 +12,7 @@ import numpy as np
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.training._batches import size_of
-from nnpipe.training._optimisers import datasets_of
+from nnpipe.training._optimisers import convert_datasets
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.keras import KerasTraining
 from nnpipe.training.options import TrainerOptions
@@ -25,7 +25,7 @@ FITTED = "fit"
 """The name in histories of the data that ``keras.Model.fit`` itself reads."""
 
 
-def classifier(*inputs: str, target: str = "label", output: str = "output") -> Judge:
+def make_classifier_judge(*inputs: str, target: str = "label", output: str = "output") -> Judge:
     """Return a function that evaluates a classifier, whose only output are probabilities, by its
     cross entropy.
 
@@ -40,9 +40,9 @@ def classifier(*inputs: str, target: str = "label", output: str = "output") -> J
     output
         The name of the output in histories.
     """
-    check_call(classifier, locals())
+    check_call(make_classifier_judge, locals())
 
-    def judge(model: Any, batch: dict[str, Any]) -> dict[str, Any]:
+    def evaluate_batch(model: Any, batch: dict[str, Any]) -> dict[str, Any]:
         given = [batch[name] for name in inputs]
         import keras
 
@@ -55,11 +55,11 @@ def classifier(*inputs: str, target: str = "label", output: str = "output") -> J
                 np.concatenate([1 - yes, yes], 1),
                 classes.reshape(-1).astype(np.int64),
             )
-        found = GivenClassification.of_chances(chances, classes, None)
+        found = GivenClassification.from_probabilities(chances, classes, None)
         found.given = -found.output[np.arange(len(classes)), classes]
         return {output: found}
 
-    return judge
+    return evaluate_batch
 
 
 def keras_callback(
@@ -94,7 +94,8 @@ def keras_callback(
     datasets
         Sequences of batches by data set and split.
     judge
-        Runs the model on a batch, such as :func:`classifier`; required if there are data sets.
+        Runs the model on a batch, such as :func:`make_classifier_judge`; required if there are data
+        sets.
     folder
         The run's folder; None to write nothing.
     options
@@ -109,7 +110,7 @@ def keras_callback(
     if datasets and judge is None:
         raise ConfigError("keras_callback: say how to judge a batch, such as classifier('image')")
     asked = options or TrainerOptions(train_splits=("train",))
-    data = datasets_of(datasets, asked.seed) if datasets else {}
+    data = convert_datasets(datasets, asked.seed) if datasets else {}
 
     class LookOn(keras.callbacks.Callback):  # type: ignore[misc]
         """Calls callbacks of nnpipe from Keras's hooks."""
@@ -133,7 +134,7 @@ def keras_callback(
                     asked,
                     callbacks=callbacks,
                     folder=where,
-                    identity={"options": asked.weight_options()},
+                    identity={"options": asked.get_weight_options()},
                     resume=resume,
                 )
                 self.training.begin(self._figures, (f"{FITTED}/train", f"{FITTED}/validation"))
@@ -183,7 +184,7 @@ def keras_callback(
                     if isinstance(output, GivenClassification):
                         hits = float(np.sum(output.predictions() == output.target))
                         sums[f"{name}/accuracy"] = sums.get(f"{name}/accuracy", 0.0) + hits
-                self._looking.evaluated(dataset, split, batch, outputs)
+                self._looking.report_evaluated_batch(dataset, split, batch, outputs)
             return (
                 {f"{dataset}/{split}/{name}": total / count for name, total in sums.items()}
                 if count

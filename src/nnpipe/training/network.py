@@ -46,7 +46,7 @@ class Head(Module):
         weights: str | None = None,
         features: Mapping[str, str] | None = None,
     ) -> None:
-        self.output: Callable[..., Output] = output_class(output)
+        self.output: Callable[..., Output] = find_output_class(output)
         self.target = target
         self.own_layers = tuple(layers)
         self.options = {
@@ -111,7 +111,7 @@ class Network(Module):
                 )
         if not outputs:
             raise ConfigError("Network: without an output there is nothing to learn")
-        self.module = _module(layers, outputs, input, scale, channels_last)
+        self.module = _build_module(layers, outputs, input, scale, channels_last)
 
 
 class Adversaries(Module):
@@ -180,10 +180,10 @@ class ViewNetwork(Module):
         scale: float = 1.0,
         temperature: float = 0.2,
     ) -> None:
-        self.module = _view_module(views, layers, head, input, target, scale, temperature)
+        self.module = _build_view_module(views, layers, head, input, target, scale, temperature)
 
 
-def output_class(path: str) -> type[Output]:
+def find_output_class(path: str) -> type[Output]:
     """Return a class of outputs by its dotted path; raise :class:`ConfigError` if there is none."""
     module, _, name = path.rpartition(".")
     try:
@@ -195,7 +195,7 @@ def output_class(path: str) -> type[Output]:
     return found
 
 
-def _module(
+def _build_module(
     layers: Sequence[Any],
     outputs: Mapping[str, Head],
     input: str,
@@ -221,7 +221,7 @@ def _module(
             try:
                 values = self.layers(values)
             except (RuntimeError, ValueError, TypeError, IndexError) as error:
-                raise _layer_error(self.layers, values, error) from error
+                raise _explain_layer_error(self.layers, values, error) from error
             found = {}
             for name, head in outputs.items():
                 own = self.heads[name](values)
@@ -243,7 +243,7 @@ def _module(
     return Whole()
 
 
-def _layer_error(layers: Any, values: Any, error: Exception) -> Exception:
+def _explain_layer_error(layers: Any, values: Any, error: Exception) -> Exception:
     """Return an error that names the first layer that fails for a batch; the error itself if
     none fails alone.
     """
@@ -264,7 +264,7 @@ def _layer_error(layers: Any, values: Any, error: Exception) -> Exception:
     return error
 
 
-def _view_module(
+def _build_view_module(
     views: Sequence[Any],
     layers: Sequence[Any],
     head: Sequence[Any],
@@ -296,7 +296,7 @@ def _view_module(
     return Views()
 
 
-class LetterNetwork(Module):
+class CharacterNetwork(Module):
     """A transformer that predicts the next letter at each place of a window (Vaswani et al., 2017).
 
     Attributes
@@ -337,7 +337,7 @@ class LetterNetwork(Module):
         dropout: float = 0.1,
         input: str = "text",
     ) -> None:
-        check_call(LetterNetwork, locals())
+        check_call(CharacterNetwork, locals())
         sizes = {
             "letters": letters,
             "length": length,
@@ -357,10 +357,12 @@ class LetterNetwork(Module):
             raise ConfigError(
                 f"LetterNetwork: the width {width} is no multiple of the {heads} heads"
             )
-        self.module = _letter_module(letters, length, width, heads, hidden, layers, dropout, input)
+        self.module = _build_character_module(
+            letters, length, width, heads, hidden, layers, dropout, input
+        )
 
 
-def _letter_module(
+def _build_character_module(
     letters: int,
     length: int,
     width: int,
@@ -437,10 +439,13 @@ class RoundedNetwork(Module):
 
         whole = self.network.module
         found = copy.copy(whole)
-        found._modules = {**whole._modules, "layers": self._rounding(nn.Sequential(*whole.layers))}
+        found._modules = {
+            **whole._modules,
+            "layers": self._prepare_qat(nn.Sequential(*whole.layers)),
+        }
         return found
 
-    def in_integers(self) -> Any:
+    def to_integers(self) -> Any:
         """Return the module as it is used after the training: with weights in integers.
 
         Raises
@@ -456,7 +461,7 @@ class RoundedNetwork(Module):
         found._modules = {**found._modules, "layers": allow_exported_model_train_eval(made)}
         return found
 
-    def _rounding(self, layers: Any) -> Any:
+    def _prepare_qat(self, layers: Any) -> Any:
         import torch
 
         try:
@@ -473,10 +478,10 @@ class RoundedNetwork(Module):
         ).module()
         config = x86.get_default_x86_inductor_quantization_config(is_qat=True)
         made = prepare_qat_pt2e(program, x86.X86InductorQuantizer().set_global(config))
-        return _drawing_nothing(allow_exported_model_train_eval(made))
+        return _preserve_rng_on_train(allow_exported_model_train_eval(made))
 
 
-def _drawing_nothing(module: Any) -> Any:
+def _preserve_rng_on_train(module: Any) -> Any:
     """Make a module change between training and evaluation without drawing random numbers.
 
     torchao looks for operations to exchange by examples that it draws each time.  A training that
@@ -487,9 +492,9 @@ def _drawing_nothing(module: Any) -> Any:
 
     train = module.train
 
-    def change(mode: bool = True) -> Any:
+    def set_mode(mode: bool = True) -> Any:
         with fork_rng(devices=[]):
             return train(mode)
 
-    module.train, module.eval = change, lambda: change(False)
+    module.train, module.eval = set_mode, lambda: set_mode(False)
     return module

@@ -100,7 +100,7 @@ class ConstantRate(Schedule):
 
     def factor(self, step: int, steps: int | None) -> float:
         """Return 1, or less during the warm-up."""
-        return _warming(step, self.warmup)
+        return _compute_warmup(step, self.warmup)
 
 
 class Cosine(Schedule):
@@ -121,7 +121,7 @@ class Cosine(Schedule):
                 "tell"
             )
         if step < self.warmup:
-            return _warming(step, self.warmup)
+            return _compute_warmup(step, self.warmup)
         done = (step - self.warmup) / max(1, steps - self.warmup)
         return self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
 
@@ -138,7 +138,8 @@ class Milestones(Schedule):
     def factor(self, step: int, steps: int | None) -> float:
         """Return ``gamma`` to the power of the number of milestones passed."""
         return float(
-            _warming(step, self.warmup) * self.gamma ** sum(step >= at for at in self.milestones)
+            _compute_warmup(step, self.warmup)
+            * self.gamma ** sum(step >= at for at in self.milestones)
         )
 
 
@@ -152,10 +153,10 @@ class Exponential(Schedule):
 
     def factor(self, step: int, steps: int | None) -> float:
         """Return ``gamma`` to the power of the number of steps."""
-        return float(_warming(step, self.warmup) * self.gamma**step)
+        return float(_compute_warmup(step, self.warmup) * self.gamma**step)
 
 
-def _warming(step: int, warmup: int) -> float:
+def _compute_warmup(step: int, warmup: int) -> float:
     return 1.0 if step >= warmup else (step + 1) / warmup
 
 

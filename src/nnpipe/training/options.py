@@ -181,7 +181,7 @@ class TrainerOptions(Component):
         """Return a C++ compiler if the model is to be compiled for the CPU."""
         return (CXX,) if self.compile and self.device == "cpu" else ()
 
-    def weight_options(self) -> dict[str, object]:
+    def get_weight_options(self) -> dict[str, object]:
         """Return the options on which the weights depend; a run can only be continued with equal
         ones.
         """

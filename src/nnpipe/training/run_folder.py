@@ -14,7 +14,7 @@ from typing import Any
 from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import check_writable, write_text
-from nnpipe.training.run_settings import differences, plain
+from nnpipe.training.run_settings import iter_differences, to_json_value
 
 _KINDS = ("checkpoints", "model", "pictures", "profile", "source", "tables", "tensorboard")
 _PICTURES, _TABLES = frozenset({".png", ".svg"}), frozenset({".json", ".csv", ".txt"})
@@ -51,7 +51,7 @@ class RunFolder:
         source/         the source code that trained the model
 
     Names of files are made of parts, such as ``("worst", "mnist", "train")``, which
-    :func:`file_name` joins.
+    :func:`make_file_name` joins.
 
     Attributes
     ----------
@@ -105,9 +105,9 @@ class RunFolder:
         """
         return self.path / "tensorboard" / "projector_config.pbtxt"
 
-    def projected(self, name: str, file: str) -> Path:
+    def get_projector_path(self, name: str, file: str) -> Path:
         """Return the path of an embedding's file for the projector."""
-        return self.path / "tensorboard" / file_name(name) / file
+        return self.path / "tensorboard" / make_file_name(name) / file
 
     def checkpoint(self, name: str) -> Path:
         """Return the path of a state file."""
@@ -115,13 +115,13 @@ class RunFolder:
 
     def picture(self, *parts: str) -> Path:
         """Return the path of a picture."""
-        return self.path / "pictures" / f"{file_name(*parts)}.png"
+        return self.path / "pictures" / f"{make_file_name(*parts)}.png"
 
     def table(self, *parts: str, ending: str = "json") -> Path:
         """Return the path of a table: rows as ``json`` or ``csv``, text as ``txt``, arrays as
         ``npz``.
         """
-        return self.path / "tables" / f"{file_name(*parts)}.{ending}"
+        return self.path / "tables" / f"{make_file_name(*parts)}.{ending}"
 
     # -- whose it is ----------------------------------------------------------------------------
 
@@ -135,7 +135,7 @@ class RunFolder:
             check_writable(path, folder=True)
 
     @contextmanager
-    def claimed(self, course: Mapping[str, Any], *, resume: bool) -> Iterator[None]:
+    def lock_for_training(self, course: Mapping[str, Any], *, resume: bool) -> Iterator[None]:
         """Create the folder and lock it for one training until the block ends.
 
         Partly written files of a killed training are removed.  If a process dies, its lock ends.
@@ -155,21 +155,21 @@ class RunFolder:
             or if a run that should be continued was started with different settings.  Nothing has
             been changed then.
         """
-        known = plain(dict(course))
+        known = to_json_value(dict(course))
         self._check_foreign()
         with ExitStack() as stack:
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
-                stack.enter_context(_locked(self.path))
+                stack.enter_context(_lock_folder(self.path))
                 # If there is a checkpoint, its reader checks this more exactly.
                 if resume and self.begun.exists() and not self.checkpoint("last.state").exists():
-                    check_same_settings(self.begun, self._stored(), known)
+                    check_same_settings(self.begun, self._read_settings(), known)
                 for kind in ("", *_KINDS):
                     for path in (self.path / kind).glob(".*.partial*"):
                         path.unlink(missing_ok=True)
                 if not resume:
                     for kind, endings in _WRITTEN.items():
-                        for path in _inside(self.path / kind, endings):
+                        for path in _list_files(self.path / kind, endings):
                             path.unlink(missing_ok=True)
                 if not (resume and self.begun.exists()):
                     write_text(self.begun, json.dumps(known, indent=1, sort_keys=True) + "\n")
@@ -182,7 +182,7 @@ class RunFolder:
     def _check_foreign(self) -> None:
         """Raise :class:`ConfigError` if files would be overwritten that no training has written."""
         self.check()
-        if self.begun.exists() or _inside(self.path / "checkpoints", _STATES):
+        if self.begun.exists() or _list_files(self.path / "checkpoints", _STATES):
             return
         there = [kind for kind in _KINDS if any((self.path / kind).glob("*"))]
         if self.page.exists():
@@ -193,7 +193,7 @@ class RunFolder:
                 f"give a new folder"
             )
 
-    def _stored(self) -> dict[str, Any]:
+    def _read_settings(self) -> dict[str, Any]:
         try:
             if self.begun.stat().st_size > _LARGEST:
                 raise ValueError("it is too large")
@@ -210,20 +210,20 @@ class RunFolder:
 
     def pictures(self) -> list[Path]:
         """Return the paths of the pictures, sorted by name."""
-        return _inside(self.path / "pictures", _PICTURES)
+        return _list_files(self.path / "pictures", _PICTURES)
 
     def tables(self) -> list[Path]:
         """Return the paths of the tables that are text, sorted by name."""
-        return _inside(self.path / "tables", _TABLES)
+        return _list_files(self.path / "tables", _TABLES)
 
     def arrays(self, *parts: str) -> list[Path]:
         """Return the paths of the files of arrays whose names begin with these parts, sorted by
         name.
         """
-        own = _inside(self.path / "tables", frozenset({".npz"}))
-        return [path for path in own if path.stem.startswith(file_name(*parts))]
+        own = _list_files(self.path / "tables", frozenset({".npz"}))
+        return [path for path in own if path.stem.startswith(make_file_name(*parts))]
 
-    def others(self) -> list[Path]:
+    def list_others(self) -> list[Path]:
         """Return the paths of all other files, without the page itself and hidden files, which
         may be incomplete.
         """
@@ -235,7 +235,7 @@ class RunFolder:
         return [path for path in found if path not in shown]
 
 
-def file_name(*parts: str) -> str:
+def make_file_name(*parts: str) -> str:
     """Join parts to the name of a file; anything but a letter, digit, dot or dash becomes a
     dash.
     """
@@ -248,9 +248,9 @@ def check_same_settings(path: Path, stored: Mapping[str, Any], now: Mapping[str,
     """Raise :class:`ConfigError` naming the differences if a run was begun with other settings."""
     # older runs stored their number
     stored = {name: value for name, value in stored.items() if name != "processes"}
-    wrong = list(differences(plain(stored), plain(dict(now)), _NEWER))
+    wrong = list(iter_differences(to_json_value(stored), to_json_value(dict(now)), _NEWER))
     if wrong:
-        told = [f"{name} {_change(was, comes)}" for name, was, comes in wrong[:_MOST]]
+        told = [f"{name} {_describe_change(was, comes)}" for name, was, comes in wrong[:_MOST]]
         more = f", and {len(wrong) - _MOST} more" if len(wrong) > _MOST else ""
         raise ConfigError(
             f"{path}: this run was started with different settings: {', '.join(told)}{more}; "
@@ -258,13 +258,13 @@ def check_same_settings(path: Path, stored: Mapping[str, Any], now: Mapping[str,
         )
 
 
-def _change(was: Any, comes: Any) -> str:
+def _describe_change(was: Any, comes: Any) -> str:
     if was is None:
         return f"was not there and is {comes!r}"
     return f"was {was!r} and is no more" if comes is None else f"was {was!r} and is {comes!r}"
 
 
-def _inside(folder: Path, endings: frozenset[str]) -> list[Path]:
+def _list_files(folder: Path, endings: frozenset[str]) -> list[Path]:
     return sorted(
         path
         for path in folder.glob("*")
@@ -273,7 +273,7 @@ def _inside(folder: Path, endings: frozenset[str]) -> list[Path]:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _lock_folder(folder: Path) -> Iterator[None]:
     """Lock the folder against other processes.
 
     The lock belongs to this process only: workers do not inherit it, and it ends

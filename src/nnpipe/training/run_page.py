@@ -13,9 +13,9 @@ from urllib.parse import quote
 from nnpipe.core.bounded_json import parse_json, read_object
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.files import write_text
-from nnpipe.core.foreign_text import html_text
+from nnpipe.core.foreign_text import escape_html
 from nnpipe.training.final_weights import TABLE
-from nnpipe.training.fit import Fit
+from nnpipe.training.fit import TrainingRun
 from nnpipe.training.run_folder import RunFolder
 from nnpipe.training.run_status import read_status, tell
 
@@ -95,41 +95,41 @@ def write_run_page(folder: str | Path) -> Path:
         )
     sections: dict[str, list[str]] = {}
     for path in own.pictures():
-        name, address = html_text(_title(path.stem)), _address(folder, path)
-        sections.setdefault(_section(path.stem), []).append(
+        name, address = escape_html(_format_title(path.stem)), _format_address(folder, path)
+        sections.setdefault(_choose_section(path.stem), []).append(
             f'<a href="{address}"><img src="{address}" alt="{name}" loading="lazy"></a>'
         )
     tables = own.tables()
     rows = {path.stem for path in tables if path.suffix != ".txt"}
     for path in tables:
-        link = f'<p><a href="{_address(folder, path)}">{html_text(path.name)}</a></p>'
+        link = f'<p><a href="{_format_address(folder, path)}">{escape_html(path.name)}</a></p>'
         # A table that exists as rows and as text is shown once.
-        shown = [] if path.suffix == ".txt" and path.stem in rows else [_shown(path)]
-        sections.setdefault(_section(path.stem), []).extend([*shown, link])
-    names = sorted(sections, key=_place)
+        shown = [] if path.suffix == ".txt" and path.stem in rows else [_render_file(path)]
+        sections.setdefault(_choose_section(path.stem), []).extend([*shown, link])
+    names = sorted(sections, key=_get_file_sort_key)
     others = [
-        f'<li><a href="{_address(folder, path)}">{html_text(path.relative_to(folder).as_posix())}</a>, '
+        f'<li><a href="{_format_address(folder, path)}">{escape_html(path.relative_to(folder).as_posix())}</a>, '
         f"{path.stat().st_size:,} bytes</li>"
-        for path in own.others()[:_ROWS]
+        for path in own.list_others()[:_ROWS]
     ]
-    what, name = _what(own), folder.resolve().name
-    title = html_text(what or name)
+    what, name = _describe_model(own), folder.resolve().name
+    title = escape_html(what or name)
     body = [
         f"<h1>{title}</h1>",
-        *([f"<p>{html_text(name)}</p>"] if what else []),
-        *_result(own),
-        *_settings(own),
+        *([f"<p>{escape_html(name)}</p>"] if what else []),
+        *_render_result(own),
+        *_render_settings(own),
     ]
     body.append(
         "<nav>"
-        + "".join(f'<a href="#{quote(n)}">{html_text(_title(n))}</a>' for n in names)
+        + "".join(f'<a href="#{quote(n)}">{escape_html(_format_title(n))}</a>' for n in names)
         + "</nav>"
     )
     for name in names:
         text = "\n".join(sections[name])
         body.append(
             f"<section "
-            f'id="{html_text(quote(name))}"><h2>{html_text(_title(name))}</h2>\n{text}</section>'
+            f'id="{escape_html(quote(name))}"><h2>{escape_html(_format_title(name))}</h2>\n{text}</section>'
         )
     if others:
         body.append("<section><h2>Other files</h2><ul>" + "\n".join(others) + "</ul></section>")
@@ -142,7 +142,7 @@ def write_run_page(folder: str | Path) -> Path:
     return own.page
 
 
-def _what(own: RunFolder) -> str:
+def _describe_model(own: RunFolder) -> str:
     """Return the model and its data, if the run's settings name them."""
     try:
         begun = read_object(own.begun)
@@ -154,34 +154,34 @@ def _what(own: RunFolder) -> str:
     return f"{model} on {data}"
 
 
-def _settings(own: RunFolder) -> list[str]:
+def _render_settings(own: RunFolder) -> list[str]:
     """Return the HTML of the settings that the run was begun with, closed at first."""
     try:
         text = own.begun.read_text("utf-8")
     except (OSError, ValueError):
         return []
-    return [f"<details><summary>Settings</summary>{_text(text)}</details>"]
+    return [f"<details><summary>Settings</summary>{_render_text(text)}</details>"]
 
 
-def _result(own: RunFolder) -> list[str]:
+def _render_result(own: RunFolder) -> list[str]:
     """Return the HTML of the training's status and figures."""
     try:
         status = read_status(own)
     except ConfigError as error:
-        return [f"<p>{html_text(str(error))}</p>"]
-    history = _history(own)
+        return [f"<p>{escape_html(str(error))}</p>"]
+    history = _read_history(own)
     lines = []
     if status is not None:
         what = f"epoch {status.epoch:,} of {status.epochs:,}, {status.changed}".rstrip(", ")
-        lines += _tiles("", [("Training", status.state, what, status.state)])
-        lines += [f"<p>{html_text(status.reason)}</p>"] if status.reason else []
+        lines += _render_tiles("", [("Training", status.state, what, status.state)])
+        lines += [f"<p>{escape_html(status.reason)}</p>"] if status.reason else []
     if not history:
         return lines
     best = status.best_epoch if status is not None else 0
     row = next((each for each in history if each.get("epoch") == str(best)), history[-1])
     epoch = row.get("epoch", "")
     which = f"After epoch {epoch}, {'the best' if epoch == str(best) else 'the last'}"
-    final = _final(own)
+    final = _read_final_weights(own)
     if final:
         epoch = final.pop("epoch")
         which = (
@@ -198,26 +198,30 @@ def _result(own: RunFolder) -> list[str]:
         (which, evaluated),
         (f"Means over epoch {epoch}, while the weights changed", learned),
     ):
-        names = sorted(figures, key=_figure_place)
-        lines += _tiles(
-            title, [(_figure_title(name), _figure(name, figures[name]), "", "") for name in names]
+        names = sorted(figures, key=_get_figure_sort_key)
+        lines += _render_tiles(
+            title,
+            [
+                (_format_figure_title(name), _format_figure(name, figures[name]), "", "")
+                for name in names
+            ],
         )
     return lines
 
 
-def _tiles(title: str, tiles: list[tuple[str, str, str, str]]) -> list[str]:
+def _render_tiles(title: str, tiles: list[tuple[str, str, str, str]]) -> list[str]:
     """Return the HTML of tiles below a title; each has a label, a value in HTML, a note and a
     class.
     """
     texts = (
-        f'<div class="{kind}"><dt>{html_text(label)}</dt><dd>{value}</dd><dt>{html_text(note)}</dt></div>'
+        f'<div class="{kind}"><dt>{escape_html(label)}</dt><dd>{value}</dd><dt>{escape_html(note)}</dt></div>'
         for label, value, note, kind in tiles
     )
-    heading = [f"<h3>{html_text(title)}</h3>"] if title and tiles else []
+    heading = [f"<h3>{escape_html(title)}</h3>"] if title and tiles else []
     return [*heading, f'<dl class="tiles">{"".join(texts)}</dl>'] if tiles else []
 
 
-def _final(own: RunFolder) -> dict[str, str]:
+def _read_final_weights(own: RunFolder) -> dict[str, str]:
     """Return the final weights and their figures; empty while the training is running."""
     try:
         (found,) = parse_json(own.table(TABLE).read_text("utf-8"))
@@ -228,7 +232,7 @@ def _final(own: RunFolder) -> dict[str, str]:
         return {}
 
 
-def _history(own: RunFolder) -> list[dict[str, str]]:
+def _read_history(own: RunFolder) -> list[dict[str, str]]:
     try:
         found = csv.DictReader(own.table("history", ending="csv").read_text("utf-8").splitlines())
         return [{str(name): value or "" for name, value in row.items()} for row in found]
@@ -236,7 +240,7 @@ def _history(own: RunFolder) -> list[dict[str, str]]:
         return []
 
 
-def _figure_title(name: str) -> str:
+def _format_figure_title(name: str) -> str:
     """Return the title of a figure of the history, DATASET/SPLIT/FIGURE, with the split last."""
     dataset, split, figure = name.split("/", 2)
     return f"{figure.removeprefix('output/').replace('_', ' ')}, {split}" + (
@@ -244,69 +248,71 @@ def _figure_title(name: str) -> str:
     )
 
 
-def _figure(name: str, text: str) -> str:
+def _format_figure(name: str, text: str) -> str:
     """Return a figure as text; an accuracy is in percent, as everywhere else."""
     try:
-        return f"{100 * float(text):.2f}\u00a0%" if name.endswith("accuracy") else _cell(text)
+        return (
+            f"{100 * float(text):.2f}\u00a0%" if name.endswith("accuracy") else _format_cell(text)
+        )
     except ValueError:
-        return _cell(text)
+        return _format_cell(text)
 
 
-def _figure_place(name: str) -> tuple[bool, bool, str]:
+def _get_figure_sort_key(name: str) -> tuple[bool, bool, str]:
     parts = name.split("/")
     return len(parts) > 1 and parts[1] in _LAST_SPLITS, parts[-1] == "loss", name
 
 
-def _section(stem: str) -> str:
+def _choose_section(stem: str) -> str:
     """Return the name of the section in which a file is shown; related files share a section."""
     return stem.removesuffix("-samples") if stem.startswith("worst-") else stem
 
 
-def _place(name: str) -> tuple[int, bool, str]:
+def _get_file_sort_key(name: str) -> tuple[int, bool, str]:
     kinds, parts = list(_TITLES), name.split("-")
     place = kinds.index(parts[0]) if parts[0] in kinds else len(kinds)
     return place, parts[-1] in _LAST_SPLITS, name
 
 
-def _address(folder: Path, path: Path) -> str:
-    return html_text(quote(path.relative_to(folder).as_posix()))
+def _format_address(folder: Path, path: Path) -> str:
+    return escape_html(quote(path.relative_to(folder).as_posix()))
 
 
-def _title(name: str) -> str:
+def _format_title(name: str) -> str:
     kind, _, rest = name.partition("-")
     rest = rest.removesuffix("-output").removeprefix("data-").replace("-", " ").replace("_", " ")
     kind = _TITLES.get(kind) or kind[:1].upper() + kind[1:].replace("_", " ")
     return f"{kind}: {rest}" if rest else kind
 
 
-def _shown(path: Path) -> str:
+def _render_file(path: Path) -> str:
     """Return a table or a text as HTML; a damaged file is named and does not hide the others."""
     try:
         text = path.read_text("utf-8")
         if path.suffix == ".txt":
-            return _text(text)
+            return _render_text(text)
         rows = (
             list(csv.DictReader(text.splitlines())) if path.suffix == ".csv" else parse_json(text)
         )
     except (ValueError, csv.Error) as error:
-        return f"<p>{html_text(path.name)} cannot be read: {html_text(str(error))}</p>"
+        return f"<p>{escape_html(path.name)} cannot be read: {escape_html(str(error))}</p>"
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        return f"<pre>{html_text(json.dumps(rows, indent=1)[:20_000])}</pre>"
-    return _table(rows)
+        return f"<pre>{escape_html(json.dumps(rows, indent=1)[:20_000])}</pre>"
+    return _render_table(rows)
 
 
-def _text(text: str) -> str:
+def _render_text(text: str) -> str:
     lines = text.splitlines()
     left_out = f"<p>the last {_ROWS} of {len(lines):,} lines</p>" if len(lines) > _ROWS else ""
-    return f"{left_out}<pre>{html_text(chr(10).join(lines[-_ROWS:]))}</pre>"
+    return f"{left_out}<pre>{escape_html(chr(10).join(lines[-_ROWS:]))}</pre>"
 
 
-def _table(rows: list[dict[str, Any]]) -> str:
+def _render_table(rows: list[dict[str, Any]]) -> str:
     names = list(dict.fromkeys(str(name) for row in rows for name in row))
-    head = "".join(f"<th>{html_text(name)}</th>" for name in names)
+    head = "".join(f"<th>{escape_html(name)}</th>" for name in names)
     left_out = f"<p>the last {_ROWS} of {len(rows):,} rows</p>" if len(rows) > _ROWS else ""
     lines = (
-        "<tr>" + "".join(f"<td>{_cell(row.get(name))}</td>" for name in names) + "</tr>"
+        "<tr>" + "".join(f"<td>{_format_cell(row.get(name))}</td>" for name in names) + "</tr>"
         for row in rows[-_ROWS:]
     )
     whole = f'<div class="table"><table><thead><tr>{head}</tr></thead><tbody>\n' + "\n".join(lines)
@@ -316,24 +322,28 @@ def _table(rows: list[dict[str, Any]]) -> str:
     return f"<details><summary>table</summary>{whole}</details>" if nested else whole
 
 
-def _cell(value: Any) -> str:
+def _format_cell(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
         return f"{value:.5g}"
     if isinstance(value, dict):
-        return "<br>".join(f"{html_text(str(name))}: {_cell(item)}" for name, item in value.items())
+        return "<br>".join(
+            f"{escape_html(str(name))}: {_format_cell(item)}" for name, item in value.items()
+        )
     if isinstance(value, list):
-        return ", ".join(_cell(item) for item in value[:20]) + (", ..." if len(value) > 20 else "")
+        return ", ".join(_format_cell(item) for item in value[:20]) + (
+            ", ..." if len(value) > 20 else ""
+        )
     text = str(value)
     try:
         return text if text.isdigit() else f"{float(text):.5g}"
     except ValueError:
-        return html_text(text)
+        return escape_html(text)
 
 
 @contextmanager
-def told(fit: Fit) -> Iterator[None]:
+def record_status(fit: TrainingRun) -> Iterator[None]:
     """Write that a training is running, and at the end of the block how it ended."""
     tell(fit, "running")
     try:
@@ -344,7 +354,7 @@ def told(fit: Fit) -> Iterator[None]:
     tell_end(fit, None)
 
 
-def tell_end(fit: Fit, error: BaseException | None) -> None:
+def tell_end(fit: TrainingRun, error: BaseException | None) -> None:
     """Write how a training ended, also to its page if it has one; a full disk must not hide the
     original error.
     """
@@ -358,6 +368,6 @@ def tell_end(fit: Fit, error: BaseException | None) -> None:
         _tell_page(fit)
 
 
-def _tell_page(fit: Fit) -> None:
+def _tell_page(fit: TrainingRun) -> None:
     if fit.folder is not None and fit.folder.page.exists():
         write_run_page(fit.folder.path)

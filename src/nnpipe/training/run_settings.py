@@ -17,28 +17,28 @@ _HOW = frozenset({"params", "foreach", "fused", "capturable", "differentiable", 
 _LONGEST = 200  # characters of a setting
 
 
-def plain(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """Return a value as JSON represents it."""
     return json.loads(json.dumps(value, default=repr))
 
 
-def class_of(value: Any) -> str:
+def get_class_path(value: Any) -> str:
     """Return the dotted path of a value's class."""
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
-def optimiser_settings(optimiser: Any) -> dict[str, Any]:
+def describe_optimiser(optimiser: Any) -> dict[str, Any]:
     """Return the class of a PyTorch optimiser, and the settings of each of its groups."""
     groups = [
-        {name: _simple(value) for name, value in group.items() if name not in _HOW}
+        {name: _to_simple_value(value) for name, value in group.items() if name not in _HOW}
         | {"weights": len(group["params"])}
         for group in optimiser.param_groups
     ]
     one = groups[0] if len(groups) == 1 else {f"group {n}": group for n, group in enumerate(groups)}
-    return {"class": class_of(optimiser), **one}
+    return {"class": get_class_path(optimiser), **one}
 
 
-def schedule_settings(schedule: Any, made: Any, steps: int | None) -> dict[str, Any]:
+def describe_schedule(schedule: Any, made: Any, steps: int | None) -> dict[str, Any]:
     """Return the class and the settings of a schedule; ``made`` is PyTorch's scheduler, if it is
     one.
     """
@@ -48,38 +48,38 @@ def schedule_settings(schedule: Any, made: Any, steps: int | None) -> dict[str, 
         state = {
             name: value for name, value in made.state_dict().items() if not name.startswith("_")
         }
-        return {"class": class_of(made), "per": schedule.per} | {
+        return {"class": get_class_path(made), "per": schedule.per} | {
             name: value
             for name, value in state.items()
-            if isinstance(value, (int, float, str)) or _numbers(value)
+            if isinstance(value, (int, float, str)) or _is_number_list(value)
         }
     length = {"steps of the training": steps} if schedule.of_length else {}
     return {
-        "class": class_of(schedule),
+        "class": get_class_path(schedule),
         **(schedule.to_json() if isinstance(schedule, Component) else {}),
         **length,
     }
 
 
-def data_settings(datasets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def describe_data(datasets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the content of the sequences, and how it is cut into batches."""
     return {
-        f"{name}/{split}": _sequence(part)
+        f"{name}/{split}": _describe_sequence(part)
         for name, parts in datasets.items()
         for split, part in parts.items()
     }
 
 
-def _sequence(sequence: Any) -> dict[str, Any]:
+def _describe_sequence(sequence: Any) -> dict[str, Any]:
     if hasattr(sequence, "fingerprint"):
         return dict(sequence.fingerprint())
-    found: dict[str, Any] = {"class": class_of(sequence)}
+    found: dict[str, Any] = {"class": get_class_path(sequence)}
     with suppress(TypeError):  # of unknown length
         found["batches"] = len(sequence)
     return found
 
 
-def structure_of(model: Any) -> dict[str, str]:
+def describe_structure(model: Any) -> dict[str, str]:
     """Return each layer of a ``torch.nn.Module`` with its settings, and the parameters outside
     of layers.
     """
@@ -89,11 +89,11 @@ def structure_of(model: Any) -> dict[str, str]:
         shapes += [f"{n} {tuple(b.shape)}" for n, b in layer.named_buffers(recurse=False)]
         settings = ", ".join(part for part in (layer.extra_repr(), *shapes) if part)
         if settings or name:
-            found[name or "model"] = f"{_class_of(layer).__name__}({settings})"[:_LONGEST]
+            found[name or "model"] = f"{_get_layer_class(layer).__name__}({settings})"[:_LONGEST]
     return found
 
 
-def _class_of(layer: Any) -> type:
+def _get_layer_class(layer: Any) -> type:
     """Return a layer's class, also if its weights are divided over processes, for which PyTorch
     changes the class.
     """
@@ -104,7 +104,7 @@ def _class_of(layer: Any) -> type:
     )
 
 
-def keras_settings(model: Any, optimiser: Any) -> dict[str, Any]:
+def describe_keras(model: Any, optimiser: Any) -> dict[str, Any]:
     """Return a Keras optimiser's settings and the layers of a ``keras.Model``, without Keras's
     automatic names.
     """
@@ -122,7 +122,7 @@ def keras_settings(model: Any, optimiser: Any) -> dict[str, Any]:
     return {"optimiser": {"class": type(optimiser).__name__, **settings}, "structure": layers}
 
 
-def differences(
+def iter_differences(
     stored: Mapping[str, Any], now: Mapping[str, Any], newer: frozenset[str]
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield the dotted name, the stored value and the present value of each setting that differs.
@@ -141,21 +141,21 @@ def differences(
         if was == comes:
             continue
         if isinstance(was, Mapping) and isinstance(comes, Mapping):
-            for below, *values in differences(was, comes, frozenset()):
+            for below, *values in iter_differences(was, comes, frozenset()):
                 yield f"{name}.{below}", values[0], values[1]
         else:
             yield name, was, comes
 
 
-def _simple(value: Any) -> Any:
+def _to_simple_value(value: Any) -> Any:
     if hasattr(value, "item"):
         value = value.item()
     return (
         value
         if value is None or isinstance(value, (bool, int, float, str, list, tuple))
-        else class_of(value)
+        else get_class_path(value)
     )
 
 
-def _numbers(value: Any) -> bool:
+def _is_number_list(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, (int, float)) for item in value)

@@ -12,7 +12,7 @@ from typing import Any
 from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
-from nnpipe.training.fit import Fit
+from nnpipe.training.fit import TrainingRun
 from nnpipe.training.run_folder import RunFolder
 
 STATES = ("running", "completed", "failed", "cancelled")
@@ -85,7 +85,7 @@ def read_status(folder: RunFolder) -> RunStatus | None:
         raise ConfigError(f"{path}: not the status of a run: {error}") from None
 
 
-def tell(fit: Fit, state: str, reason: str = "") -> None:
+def tell(fit: TrainingRun, state: str, reason: str = "") -> None:
     """Write the status of a training, if it has a folder."""
     if fit.folder is None:
         return

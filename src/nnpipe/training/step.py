@@ -31,7 +31,7 @@ from typing import Any, Protocol
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.module import Module, Stateful
-from nnpipe.training.fit import Fit
+from nnpipe.training.fit import TrainingRun
 from nnpipe.training.outputs.classification import BinaryOutput, DistillationOutput
 from nnpipe.training.outputs.output import Output
 
@@ -39,14 +39,16 @@ from nnpipe.training.outputs.output import Output
 class LearningStep(Protocol):
     """Learns from a batch."""
 
-    def __call__(self, fit: Fit, batch: dict[str, Any], /) -> Mapping[str, Output] | Output | None:
+    def __call__(
+        self, fit: TrainingRun, batch: dict[str, Any], /
+    ) -> Mapping[str, Output] | Output | None:
         """Learn from a batch of tensors, and return the outputs, whose losses and metrics become
         figures.
         """
         raise NotImplementedError
 
 
-def default_step(fit: Fit, batch: dict[str, Any]) -> dict[str, Output]:
+def default_step(fit: TrainingRun, batch: dict[str, Any]) -> dict[str, Output]:
     """Minimise the sum of the losses of the model's outputs.
 
     Precision, accumulation over batches, clipping, schedules and the moving average are as in the
@@ -75,7 +77,7 @@ class Unfreezing(Module):
         self.later = later
         self.after = after
 
-    def __call__(self, fit: Fit, batch: dict[str, Any]) -> dict[str, Output]:
+    def __call__(self, fit: TrainingRun, batch: dict[str, Any]) -> dict[str, Output]:
         """Learn from a batch."""
         if self.later not in fit.optimisers:
             raise ConfigError(
@@ -119,7 +121,7 @@ class Distilling(Module):
         """Return none: the teacher does not change."""
         return iter(())
 
-    def __call__(self, fit: Fit, batch: dict[str, Any]) -> dict[str, Output]:
+    def __call__(self, fit: TrainingRun, batch: dict[str, Any]) -> dict[str, Output]:
         """Learn from a batch."""
         import torch
 
@@ -167,7 +169,7 @@ class Adversarial(Module):
         self.scale = scale
         self.shift = shift
 
-    def __call__(self, fit: Fit, batch: dict[str, Any]) -> dict[str, Output]:
+    def __call__(self, fit: TrainingRun, batch: dict[str, Any]) -> dict[str, Output]:
         """Learn from a batch."""
         import torch
 

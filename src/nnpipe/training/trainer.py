@@ -15,10 +15,9 @@ from nnpipe.core.files import FULL, check_destination
 from nnpipe.core.progress import Progress, silent
 from nnpipe.experiment.history import History
 from nnpipe.experiment.module import Module
-from nnpipe.training._checkpointing import Checkpointer, inexact
-from nnpipe.training._course import course_of, make_steps
+from nnpipe.training._checkpointing import Checkpointer, find_inexact_sequences
 from nnpipe.training._evaluation import Evaluator
-from nnpipe.training._forward import place, recomputing
+from nnpipe.training._forward import move_to_device, recompute_activations
 from nnpipe.training._hooks import Hooks, check_callbacks
 from nnpipe.training._loop import Loop
 from nnpipe.training._optimisers import (
@@ -27,23 +26,24 @@ from nnpipe.training._optimisers import (
     check_schedule,
     check_splits,
     check_step,
-    datasets_of,
-    model_of,
-    optimisers_of,
-    schedules_of,
+    convert_datasets,
+    require_module,
+    resolve_optimisers,
+    resolve_schedules,
 )
-from nnpipe.training._random import seed_all, undisturbed
-from nnpipe.training._whole_metrics import wanted_of
+from nnpipe.training._random import preserve_rng_state, seed_all
+from nnpipe.training._reproducibility import make_steps, reproducibility_settings
+from nnpipe.training._whole_metrics import resolve_wanted_metrics
 from nnpipe.training.callbacks.callback import Callback, WritingCallback
 from nnpipe.training.callbacks.selection import DEFAULT, check_frameworks, choose
-from nnpipe.training.checkpoints import LAST, CheckpointWriter, rescued, size_of_state
-from nnpipe.training.distributed import Team, check_sharded, shard, team
+from nnpipe.training.checkpoints import LAST, CheckpointWriter, save_elsewhere, size_of_state
+from nnpipe.training.distributed import Team, check_sharded, join_team, shard
 from nnpipe.training.final_weights import tell_final
-from nnpipe.training.fit import Fit
+from nnpipe.training.fit import TrainingRun
 from nnpipe.training.optimization import OptimiserFactory, Schedule, TorchSchedule
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.run_folder import RunFolder
-from nnpipe.training.run_page import told
+from nnpipe.training.run_page import record_status
 from nnpipe.training.step import LearningStep, default_step
 
 Datasets = Mapping[str, Mapping[str, Any]]
@@ -88,7 +88,7 @@ class Trainer(Module):
             model = trainer.build(Net)
         """
         self._check()
-        with undisturbed(self.options.device):
+        with preserve_rng_state(self.options.device):
             seed_all(self.options.seed, self.options.device)
             return make(*arguments)
 
@@ -153,7 +153,7 @@ class Trainer(Module):
         Returns
         -------
         History
-            A row for each epoch; see :class:`~nnpipe.training.fit.Fit`.
+            A row for each epoch; see :class:`~nnpipe.training.fit.TrainingRun`.
 
         Raises
         ------
@@ -170,18 +170,18 @@ class Trainer(Module):
         where = None if folder is None else RunFolder(Path(folder))
         if where is not None:
             where.check()
-        model, given = model_of(model), datasets_of(datasets, self.options.seed)
+        model, given = require_module(model), convert_datasets(datasets, self.options.seed)
         check_splits(given, self.options)
         callbacks = self.callbacks_for(where)
         # The folder is released last: checkpoints are written until the writer is closed.
         with (
-            team(self.options.device) as members,
-            undisturbed(self.options.device),
+            join_team(self.options.device) as members,
+            preserve_rng_state(self.options.device),
             ExitStack() as claims,
         ):
             # Each process draws its own random numbers, for example for dropout.
             seed_all(self.options.seed + members.rank, self.options.device)
-            place(model, self.options)
+            move_to_device(model, self.options)
             if shard(model, self.options.shard, members, self.options.device):
                 check_sharded(self.callbacks or (), optimiser, parameters)
                 callbacks = ()
@@ -189,10 +189,10 @@ class Trainer(Module):
                 raise ConfigError(
                     "on_divergence='rollback' needs a folder with checkpoints, and a single process"
                 )
-            made = optimisers_of(optimiser, model, parameters)
-            schedules = schedules_of(schedule, made)
-            wanted = wanted_of(metrics, members.world)
-            fit = Fit(
+            made = resolve_optimisers(optimiser, model, parameters)
+            schedules = resolve_schedules(schedule, made)
+            wanted = resolve_wanted_metrics(metrics, members.world)
+            fit = TrainingRun(
                 model,
                 next(iter(made.values())),
                 given,
@@ -212,14 +212,14 @@ class Trainer(Module):
             except OSError as error:
                 if where is None or not (writer.failed or error.errno in FULL):
                     raise
-                raise rescued(dict(model.state_dict()), where, fit.epoch, error) from error
+                raise save_elsewhere(dict(model.state_dict()), where, fit.epoch, error) from error
             finally:
                 _end(fit, hooks, writer, done)
         return fit.history
 
     def _run(
         self,
-        fit: Fit,
+        fit: TrainingRun,
         hooks: Hooks,
         writer: CheckpointWriter,
         members: Team,
@@ -231,20 +231,24 @@ class Trainer(Module):
         progress: Progress,
     ) -> None:
         fit.steps = steps = make_steps(fit, schedules, members.world, step)
-        course = {} if fit.folder is None else course_of(fit, steps.rates, step) | dict(identity)
+        course = (
+            {}
+            if fit.folder is None
+            else reproducibility_settings(fit, steps.rates, step) | dict(identity)
+        )
         checkpointer = Checkpointer(fit, hooks, step, steps, writer, members, course)
         amid = None
         if fit.folder is not None:
             if members.rank == 0:
                 _tell_inexact(fit)
-                claims.enter_context(fit.folder.claimed(course, resume=resume))
+                claims.enter_context(fit.folder.lock_for_training(course, resume=resume))
             last = fit.folder.checkpoint(LAST)
             if resume and last.exists():
                 amid = checkpointer.restore(last)
             if members.rank == 0:
                 check_destination(last, 2 * size_of_state(dict(fit.model.state_dict())))
-                claims.enter_context(told(fit))
-        claims.enter_context(recomputing(fit.model, self.options.recompute))
+                claims.enter_context(record_status(fit))
+        claims.enter_context(recompute_activations(fit.model, self.options.recompute))
         hooks.call_aside("on_fit_begin")
         shown = progress if members.rank == 0 else silent
         Loop(fit, hooks, step, steps, checkpointer, members, shown, amid).run()
@@ -285,11 +289,16 @@ class Trainer(Module):
         those that write files.
         """
         self._check()
-        model, datasets = model_of(model), datasets_of(datasets, self.options.seed)
-        with team(self.options.device) as members:
-            place(model, self.options)
-            fit = Fit(
-                model, None, datasets, None, self.options, metrics=wanted_of(metrics, members.world)
+        model, datasets = require_module(model), convert_datasets(datasets, self.options.seed)
+        with join_team(self.options.device) as members:
+            move_to_device(model, self.options)
+            fit = TrainingRun(
+                model,
+                None,
+                datasets,
+                None,
+                self.options,
+                metrics=resolve_wanted_metrics(metrics, members.world),
             )
             parts = [part for callback in self.callbacks or () for part in callback.parts()]
             seeing = [part for part in parts if not isinstance(part, WritingCallback)]
@@ -307,7 +316,7 @@ class Trainer(Module):
         return found
 
 
-def _end(fit: Fit, hooks: Hooks, writer: CheckpointWriter, done: bool) -> None:
+def _end(fit: TrainingRun, hooks: Hooks, writer: CheckpointWriter, done: bool) -> None:
     """End threads and processes; after an error, further errors are logged and do not hide it."""
     fit.model.eval()
     try:
@@ -326,8 +335,8 @@ def _end(fit: Fit, hooks: Hooks, writer: CheckpointWriter, done: bool) -> None:
                     sequence.close()
 
 
-def _tell_inexact(fit: Fit) -> None:
-    found = inexact(fit.datasets)
+def _tell_inexact(fit: TrainingRun) -> None:
+    found = find_inexact_sequences(fit.datasets)
     if found:
         fit.log.warning(
             "what %s gives depends on time: if this run is killed it can go on, but not to the bit",

@@ -9,7 +9,7 @@ from typing import Any
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.training._forward import outputs_of
+from nnpipe.training._forward import normalize_outputs
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class BatchView:
         check_call(BatchView, vars(self))
 
 
-def mirrored(feature: str, *, maps: Sequence[str] = ()) -> BatchView:
+def make_mirror_view(feature: str, *, maps: Sequence[str] = ()) -> BatchView:
     """Return the view of mirrored images.
 
     Parameters
@@ -45,17 +45,17 @@ def mirrored(feature: str, *, maps: Sequence[str] = ()) -> BatchView:
         are.
     """
 
-    def change(batch: dict[str, Any]) -> dict[str, Any]:
+    def flip_feature(batch: dict[str, Any]) -> dict[str, Any]:
         return {**batch, feature: batch[feature].flip(-1)}
 
-    return BatchView(change, dict.fromkeys(maps, _flipped))
+    return BatchView(flip_feature, dict.fromkeys(maps, _flip))
 
 
-def _flipped(tensor: Any) -> Any:
+def _flip(tensor: Any) -> Any:
     return tensor.flip(-1)
 
 
-def averaged(model: Any, views: Sequence[BatchView]) -> Any:
+def average_views(model: Any, views: Sequence[BatchView]) -> Any:
     """Return a module whose outputs are the means of a model's over a batch as it is and views of
     it.
 
@@ -80,7 +80,7 @@ def averaged(model: Any, views: Sequence[BatchView]) -> Any:
     """
     import torch
 
-    check_call(averaged, locals())
+    check_call(average_views, locals())
     if not views:
         raise ConfigError("views: give at least one, such as mirrored('image')")
 
@@ -90,11 +90,13 @@ def averaged(model: Any, views: Sequence[BatchView]) -> Any:
             self.model = model
 
         def forward(self, batch: dict[str, Any]) -> Any:
-            found = outputs_of(self.model(batch), batch, self.model)
+            found = normalize_outputs(self.model(batch), batch, self.model)
             means = {name: output.output for name, output in found.items()}
             for view in views:
                 changed = view.change(batch)
-                for name, output in outputs_of(self.model(changed), changed, self.model).items():
+                for name, output in normalize_outputs(
+                    self.model(changed), changed, self.model
+                ).items():
                     back = view.back.get(name)
                     seen = output.output if back is None else back(output.output)
                     if seen.shape != means[name].shape:

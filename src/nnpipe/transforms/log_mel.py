@@ -38,7 +38,7 @@ def mel_to_hz(mel: Floats, scale: MelScale) -> Floats:
     return np.where(mel < _BREAK_MEL, mel * _HZ_PER_MEL, above)
 
 
-def mel_matrix(
+def compute_mel_matrix(
     *,
     sample_rate: int,
     fft_length: int,
@@ -214,13 +214,16 @@ class LogMel(InputTransform):
                 f"mel bands from {lower:g} to {upper:g} Hz: lower_hz must be below upper_hz, and "
                 f"that at most half of sample_rate, {self._rate / 2:g} Hz"
             )
-        offset, floor = self._by("log_offset", 1e-6, 0.0), self._by("log_floor", 0.0, 1e-10)
+        offset, floor = (
+            self._get_parameter("log_offset", 1e-6, 0.0),
+            self._get_parameter("log_floor", 0.0, 1e-10),
+        )
         if offset <= 0 and floor <= 0:
             raise ConfigError("silence has no logarithm: log_offset or log_floor must be above 0")
 
     # -- the convention ---------------------------------------------------------------------------
 
-    def _by(self, name: str, tensorflow: Any, librosa: Any) -> Any:
+    def _get_parameter(self, name: str, tensorflow: Any, librosa: Any) -> Any:
         """Return an argument, or what the convention says if it is not given."""
         given = getattr(self, name)
         if given is not None:
@@ -233,29 +236,31 @@ class LogMel(InputTransform):
 
     @property
     def _rate(self) -> int:
-        return int(self._by("sample_rate", 16000, 22050))
+        return int(self._get_parameter("sample_rate", 16000, 22050))
 
     @property
     def _frame(self) -> int:
-        return int(self._by("frame_length", 480, self.fft_length or 2048))
+        return int(self._get_parameter("frame_length", 480, self.fft_length or 2048))
 
     @property
     def _step(self) -> int:
-        return int(self._by("frame_step", 320, 512))
+        return int(self._get_parameter("frame_step", 320, 512))
 
     @property
     def _bands(self) -> int:
-        return int(self._by("num_mels", 40, 128))
+        return int(self._get_parameter("num_mels", 40, 128))
 
     @property
     def _fft_length(self) -> int:
-        return int(self._by("fft_length", 1 << (self._frame - 1).bit_length(), self._frame))
+        return int(
+            self._get_parameter("fft_length", 1 << (self._frame - 1).bit_length(), self._frame)
+        )
 
     @property
     def _ends(self) -> tuple[float, float]:
         return (
-            self._by("lower_hz", 125.0, 0.0),
-            self._by("upper_hz", 3800.0, self._rate / 2),
+            self._get_parameter("lower_hz", 125.0, 0.0),
+            self._get_parameter("upper_hz", 3800.0, self._rate / 2),
         )
 
     @property
@@ -266,7 +271,11 @@ class LogMel(InputTransform):
     @property
     def _margin(self) -> int:
         """The samples put before and behind a sound."""
-        return 0 if self._by("padding", "none", "zeros") == "none" else self._fft_length // 2
+        return (
+            0
+            if self._get_parameter("padding", "none", "zeros") == "none"
+            else self._fft_length // 2
+        )
 
     @property
     def _columns(self) -> int:
@@ -275,20 +284,20 @@ class LogMel(InputTransform):
 
     @property
     def _time_first(self) -> bool:
-        return bool(self._by("axes", "time_first", "bands_first") == "time_first")
+        return bool(self._get_parameter("axes", "time_first", "bands_first") == "time_first")
 
     @cached_property
     def _filters(self) -> Floats:
         lower, upper = self._ends
-        return mel_matrix(
+        return compute_mel_matrix(
             sample_rate=self._rate,
             fft_length=self._fft_length,
             num_mels=self._bands,
             lower_hz=lower,
             upper_hz=upper,
-            scale=self._by("mel_scale", "htk", "slaney"),
+            scale=self._get_parameter("mel_scale", "htk", "slaney"),
             triangles="mel" if self.convention == "tensorflow" else "hz",
-            normalised=self._by("mel_norm", "none", "slaney") == "slaney",
+            normalised=self._get_parameter("mel_norm", "none", "slaney") == "slaney",
         )
 
     @cached_property
@@ -324,7 +333,7 @@ class LogMel(InputTransform):
                 )
         return (frames, self._columns) if self._time_first else (self._columns, frames)
 
-    def words(self) -> str:
+    def format_description(self) -> str:
         """Return the bands, frames and the convention."""
         lower, upper = self._ends
         return (
@@ -339,25 +348,31 @@ class LogMel(InputTransform):
     # -- numbers ----------------------------------------------------------------------------------
 
     def _apply(self, samples: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        found = np.stack([self._of_sound(sound) for sound in samples.reshape(len(samples), -1)])
+        found = np.stack(
+            [self._transform_sound(sound) for sound in samples.reshape(len(samples), -1)]
+        )
         return np.ascontiguousarray(
             found if self._time_first else found.transpose(0, 2, 1), np.float32
         )
 
-    def _of_sound(self, sound: npt.NDArray[Any]) -> Floats:
+    def _transform_sound(self, sound: npt.NDArray[Any]) -> Floats:
         """Return the values of one sound, ``(frames, columns)``."""
-        return self._logarithm(self._mel_bands(self._normalised(sound.astype(np.float64))))
+        return self._compute_logarithm(
+            self._compute_mel_bands(self._normalize(sound.astype(np.float64)))
+        )
 
-    def _normalised(self, sound: Floats) -> Floats:
+    def _normalize(self, sound: Floats) -> Floats:
         if self.normalise == "none":
             return sound
         most = float(sound.max() if self.normalise == "maximum" else np.abs(sound).max())
         return sound / max(most, _LEAST_MAXIMUM)
 
-    def _mel_bands(self, sound: Floats) -> Floats:
+    def _compute_mel_bands(self, sound: Floats) -> Floats:
         margin = self._margin
         if margin:
-            if self._by("padding", "none", "zeros") == "reflect" and margin >= len(sound):
+            if self._get_parameter("padding", "none", "zeros") == "reflect" and margin >= len(
+                sound
+            ):
                 raise ConfigError(
                     f"{type(self).__name__}: padding reflect needs more than {margin:,} samples, "
                     f"not {len(sound):,}"
@@ -367,7 +382,7 @@ class LogMel(InputTransform):
             )
             sound = np.pad(sound, margin, mode)
         frames = np.lib.stride_tricks.sliding_window_view(sound, self._span)[:: self._step]
-        power = self._by("power", 1.0, 2.0)
+        power = self._get_parameter("power", 1.0, 2.0)
         at_once = max(1, _MOST_NUMBERS // self._fft_length)
         found = np.empty((len(frames), self._bands))
         for start in range(0, len(frames), at_once):
@@ -378,17 +393,18 @@ class LogMel(InputTransform):
             ) @ self._filters
         return found
 
-    def _logarithm(self, bands: Floats) -> Floats:
+    def _compute_logarithm(self, bands: Floats) -> Floats:
         bands = np.maximum(
-            bands + self._by("log_offset", 1e-6, 0.0), self._by("log_floor", 0.0, 1e-10)
+            bands + self._get_parameter("log_offset", 1e-6, 0.0),
+            self._get_parameter("log_floor", 0.0, 1e-10),
         )
-        if self._by("logarithm", "natural", "decibel") == "natural":
+        if self._get_parameter("logarithm", "natural", "decibel") == "natural":
             found = np.log(bands)
         else:
-            found = (20.0 / self._by("power", 1.0, 2.0)) * np.log10(bands)
+            found = (20.0 / self._get_parameter("power", 1.0, 2.0)) * np.log10(bands)
         if self.reference == "maximum":
             found -= found.max()
-        reach = self._by("dynamic_range", 0.0, 80.0)
+        reach = self._get_parameter("dynamic_range", 0.0, 80.0)
         return np.maximum(found, found.max() - reach) if reach else found
 
 
@@ -435,7 +451,7 @@ class MFCC(LogMel):
 
     @property
     def _columns(self) -> int:
-        return int(self._by("num_coefficients", 13, 20))
+        return int(self._get_parameter("num_coefficients", 13, 20))
 
     @property
     def _what(self) -> str:
@@ -446,11 +462,11 @@ class MFCC(LogMel):
         """The transform, ``(num_mels, num_coefficients)``."""
         bands, orders = np.arange(self._bands)[:, None], np.arange(self._columns)
         cosines = np.cos(np.pi / self._bands * (bands + 0.5) * orders) * np.sqrt(2.0 / self._bands)
-        if self._by("dct", "scaled", "orthonormal") == "orthonormal":
+        if self._get_parameter("dct", "scaled", "orthonormal") == "orthonormal":
             cosines[:, 0] /= np.sqrt(2.0)
         if self.lifter:
             cosines *= 1 + self.lifter / 2 * np.sin(np.pi * (orders + 1) / self.lifter)
         return np.asarray(cosines)
 
-    def _of_sound(self, sound: npt.NDArray[Any]) -> Floats:
-        return super()._of_sound(sound) @ self._cosines
+    def _transform_sound(self, sound: npt.NDArray[Any]) -> Floats:
+        return super()._transform_sound(sound) @ self._cosines

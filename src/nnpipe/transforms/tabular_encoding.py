@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.category_code import category_code
+from nnpipe.core.category_code import encode_category
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.input_transform import InputTransform
 from nnpipe.core.layout import Shape
@@ -23,8 +23,8 @@ class TabularEncoding(InputTransform):
     """Fills gaps of a table's columns, scales its numbers, and encodes its categories.
 
     A sample has a number for each column; the number of a category is its
-    :func:`~nnpipe.core.category_code.category_code`, and a gap is NaN.  Numbers become ``(x - mean)
-    / deviation``. A category becomes zeros with a one (``one_hot``), or its place among the
+    :func:`~nnpipe.core.category_code.encode_category`, and a gap is NaN.  Numbers become ``(x -
+    mean) / deviation``. A category becomes zeros with a one (``one_hot``), or its place among the
     categories (``ordinal``); a gap and a category that is not known become zeros, or -1.
 
     Examples
@@ -32,7 +32,7 @@ class TabularEncoding(InputTransform):
     >>> encoding = TabularEncoding(
     ...     fills=(20.0, 0.0), means=(20.0, 0.0), deviations=(10.0, 1.0), categories=("1=blue", "1=red")
     ... )
-    >>> encoding.apply(np.array([[30.0, category_code("red")], [np.nan, category_code("green")]]))
+    >>> encoding.apply(np.array([[30.0, encode_category("red")], [np.nan, encode_category("green")]]))
     array([[1., 0., 1.],
            [0., 0., 0.]], dtype=float32)
     """
@@ -89,10 +89,10 @@ class TabularEncoding(InputTransform):
         found: dict[int, list[float]] = {}
         for text in self.categories:
             number, _, category = text.partition("=")
-            found.setdefault(int(number), []).append(category_code(category))
+            found.setdefault(int(number), []).append(encode_category(category))
         return {column: np.array(codes) for column, codes in found.items()}
 
-    def _width(self, column: int) -> int:
+    def _get_width(self, column: int) -> int:
         return (
             len(self._codes[column]) if column in self._codes and self.encoding == "one_hot" else 1
         )
@@ -104,9 +104,9 @@ class TabularEncoding(InputTransform):
                 f"{type(self).__name__} encodes rows of {len(self.fills)} columns, not "
                 f"{show_shape(sample)}"
             )
-        return (sum(map(self._width, range(len(self.fills)))),)
+        return (sum(map(self._get_width, range(len(self.fills)))),)
 
-    def words(self) -> str:
+    def format_description(self) -> str:
         """Return the number of columns, and how categories are encoded."""
         if not self.categories:
             return f"{len(self.fills)} columns filled and scaled"
@@ -118,12 +118,12 @@ class TabularEncoding(InputTransform):
 
     def _apply(self, samples: npt.NDArray[Any]) -> npt.NDArray[Any]:
         rows = samples.astype(np.float64)
-        found = np.zeros((len(rows), sum(map(self._width, range(rows.shape[1])))), np.float32)
+        found = np.zeros((len(rows), sum(map(self._get_width, range(rows.shape[1])))), np.float32)
         start = 0
         for column, (fill, mean, deviation) in enumerate(
             zip(self.fills, self.means, self.deviations, strict=True)
         ):
-            values, stop = rows[:, column], start + self._width(column)
+            values, stop = rows[:, column], start + self._get_width(column)
             if column in self._codes:
                 same = values[:, None] == self._codes[column]
                 one_hot = self.encoding == "one_hot"

@@ -17,7 +17,7 @@ from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.input_transform import InputTransform
 from nnpipe.core.layout import Shape
 from nnpipe.core.tensors import show_shape
-from nnpipe.frameworks.text_tokenizer import LARGEST, TextTokenizer, tokenizer_content
+from nnpipe.frameworks.text_tokenizer import LARGEST, TextTokenizer, read_tokenizer_file
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -44,11 +44,11 @@ class TextTokens(InputTransform):
     )
     padding: int = argument(0, help="token that fills up shorter texts", minimum=0)
 
-    def packed(self) -> Self:
+    def pack_files(self) -> Self:
         """Return the transform with the content of the file in place of its path."""
         if self.tokenizer.startswith(_PACKED):
             return self
-        content = tokenizer_content(Path(self.tokenizer))
+        content = read_tokenizer_file(Path(self.tokenizer))
         text = base64.b64encode(zlib.compress(content.encode(), 9)).decode("ascii")
         return type(self)(tokenizer=_PACKED + text, length=self.length, padding=self.padding)
 
@@ -71,7 +71,7 @@ class TextTokens(InputTransform):
             ) from None
         return TextTokenizer(content, "the tokenizer in the model's description")
 
-    def words(self) -> str:
+    def format_description(self) -> str:
         """Return the length, and the tokenizer's file or a short digest of its content."""
         packed = self.tokenizer.startswith(_PACKED)
         name = (

@@ -17,7 +17,7 @@ from nnpipe.experiment.database.jobs import JobRecord
 from nnpipe.jobs.job_spec import JobSpec
 from nnpipe.jobs.jobs import cancel, refresh, resume, submit
 from nnpipe.jobs.local import HERE
-from nnpipe.jobs.place_address import place_at
+from nnpipe.jobs.place_address import create_place
 from nnpipe.workflows.pipeline.compile import read_pipeline
 
 
@@ -114,7 +114,7 @@ def submit_job(
         send=[Path(each) for each in send],
         directory=Path.cwd() if directory is None else Path(directory),
         environment=environment or {},
-        python=_interpreter(place, python),
+        python=_choose_interpreter(place, python),
         grace=10.0 if grace is None else grace,
         storage=storage,
         cpus=cpus,
@@ -128,8 +128,8 @@ def submit_job(
             )
         report = read_pipeline(work.file, work.arguments).output / "report.rst"  # written last
         work = dataclasses.replace(work, outputs=[str(report)])
-    root = _beside(database) if folder is None else Path(folder)
-    return submit(database, work, place_at(place, root), name=name)
+    root = _find_jobs_folder(database) if folder is None else Path(folder)
+    return submit(database, work, create_place(place, root), name=name)
 
 
 def list_jobs(
@@ -246,13 +246,13 @@ def resume_job(
     return resume(database, found, environment), goes_on
 
 
-def _interpreter(place: str, python: str | None) -> str:
+def _choose_interpreter(place: str, python: str | None) -> str:
     if place != HERE:
         return python or "python3"
     chosen = python or sys.executable
     return str(Path(chosen).absolute()) if os.sep in chosen else chosen
 
 
-def _beside(database: RunDatabase) -> Path | None:
+def _find_jobs_folder(database: RunDatabase) -> Path | None:
     address, _ = database.opened_by
     return None if "://" in address else Path(f"{address}.jobs")

@@ -14,8 +14,8 @@ from typing import Any, Literal
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.discoverable import Tool
 from nnpipe.core.errors import ArtifactError, CompileError
-from nnpipe.core.leases import temporary_folder
-from nnpipe.core.messages import one_line
+from nnpipe.core.leases import create_temporary_folder
+from nnpipe.core.messages import format_one_line
 from nnpipe.formats.tflite import read_tflite
 
 Accelerator = Literal[
@@ -122,7 +122,7 @@ def estimate_ethos_u(
     path = Path(model)
     read_tflite(path)
     vela = VELA.check("estimate_ethos_u")
-    with temporary_folder() as folder:
+    with create_temporary_folder() as folder:
         command = [
             vela,
             str(path.absolute()),
@@ -143,16 +143,16 @@ def estimate_ethos_u(
                 ),
                 "?",
             )
-            raise CompileError(f"{path}: Vela refuses it: {one_line(told, 300)}")
+            raise CompileError(f"{path}: Vela refuses it: {format_one_line(told, 300)}")
         found = sorted(Path(folder).glob("*_summary_*.csv"))
         if not found:
             raise CompileError(f"{path}: Vela wrote no summary; version 5 does")
         with found[0].open(newline="") as file:
             row = next(csv.DictReader(file), {})
-    return _estimate(path, accelerator, row, dict(_OPERATORS.findall(done.stdout)))
+    return _parse_estimate(path, accelerator, row, dict(_OPERATORS.findall(done.stdout)))
 
 
-def _estimate(
+def _parse_estimate(
     path: Path, accelerator: str, row: Mapping[str, str], operators: Mapping[str, str]
 ) -> EthosUEstimate:
     try:

@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nnpipe.core.arguments import arguments_of
+from nnpipe.core.arguments import list_arguments
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import ConfigError, NNPipeError
-from nnpipe.core.foreign_text import lines_of
-from nnpipe.core.meaning import Meaning, Preparation
+from nnpipe.core.foreign_text import join_lines
 from nnpipe.core.model import ModelWrapper
+from nnpipe.core.model_metadata import ModelMetadata, Preparation
 from nnpipe.core.registry import components
-from nnpipe.core.tensor_meaning import OutputMeaning
+from nnpipe.core.tensor_metadata import OutputMetadata
 from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
-from nnpipe.modelwrappers.files.file_formats import format_of, wrapper_of
+from nnpipe.modelwrappers.files.file_formats import find_wrapper, format_of
 from nnpipe.modelwrappers.files.file_model import FileModel
 from nnpipe.workflows.isolation.limits import call_limited, limit_process
 
@@ -36,10 +36,10 @@ def describe_file(path: Path) -> str:
         If the file is missing or damaged, if no wrapper opens it, or if a required package is not
         installed.
     """
-    wrapper = _wrapper_for(path)
+    wrapper = _create_wrapper(path)
     wrapper.check_installed()
     text: str = call_limited(
-        f"{__name__}:describe_here", path, {"path": str(path)}, bytes_in_all(wrapper, path)
+        f"{__name__}:describe_here", path, {"path": str(path)}, compute_total_bytes(wrapper, path)
     )
     return text
 
@@ -47,18 +47,18 @@ def describe_file(path: Path) -> str:
 def describe_here(request: Mapping[str, Any]) -> str:
     """Return the text on a request's file, which is opened in this process."""
     path = Path(request["path"])
-    wrapper = _wrapper_for(path)
+    wrapper = _create_wrapper(path)
     limit_process(request["size"], wrapper)
     io, cls = wrapper.io, type(wrapper)
     own, whole = path.stat().st_size, request["size"]
     beside = f", {whole:,} with its weights" if whole > own else ""
-    lines = [f"{path}  ({format_of(path)}, {own:,} bytes{beside})", "", *_tensors(io)]
-    lines += _meant(wrapper.preparation(), wrapper.meaning)
-    lines += _contents(cls, wrapper)
+    lines = [f"{path}  ({format_of(path)}, {own:,} bytes{beside})", "", *_format_tensors(io)]
+    lines += _format_meaning(wrapper.preparation(), wrapper.meaning)
+    lines += _describe_contents(cls, wrapper)
     lines += [f"note        {remark}" for remark in getattr(wrapper, "remarks", ())]
-    lines += _refused(format_of(path), path)
-    if why := _why_not(wrapper, path):
-        return lines_of([*lines, "", f"it cannot be run here: {why}"])
+    lines += _list_refusals(format_of(path), path)
+    if why := _explain_failure(wrapper, path):
+        return join_lines([*lines, "", f"it cannot be run here: {why}"])
     lines += [
         "",
         "measure it with",
@@ -66,12 +66,12 @@ def describe_here(request: Mapping[str, Any]) -> str:
         f"{shlex.quote(str(path))}",
         f"nnpipe info {cls.__name__} explains the options for what it wants of samples",
     ]
-    return lines_of(lines)
+    return join_lines(lines)
 
 
-def _wrapper_for(path: Path) -> ModelWrapper:
+def _create_wrapper(path: Path) -> ModelWrapper:
     format = format_of(path)
-    cls = wrapper_of(format)
+    cls = find_wrapper(format)
     if cls is None:
         raise ConfigError(
             f"{path}: {format} files are run by a runtime alone; no model wrapper here looks into "
@@ -80,13 +80,15 @@ def _wrapper_for(path: Path) -> ModelWrapper:
     return cls.from_json({"model_path": str(path)})
 
 
-def _refused(format: str, path: Path) -> list[str]:
+def _list_refusals(format: str, path: Path) -> list[str]:
     """Return lines on compilers that would refuse a file, with their default arguments."""
     fitting = (
         cls for cls in components(ModelCompiler) if format in cls.accepts and not cls.missing()
     )
     usual = (
-        cls.from_json({}) for cls in fitting if not any(each.required for each in arguments_of(cls))
+        cls.from_json({})
+        for cls in fitting
+        if not any(each.required for each in list_arguments(cls))
     )
     return [
         f"note        {type(compiler).__name__} would refuse it: {cause}"
@@ -95,11 +97,11 @@ def _refused(format: str, path: Path) -> list[str]:
     ]
 
 
-def _why_not(wrapper: ModelWrapper, path: Path) -> str:
+def _explain_failure(wrapper: ModelWrapper, path: Path) -> str:
     """Return why a model cannot be run, found by opening it; large files are not opened for
     that.
     """
-    if bytes_in_all(wrapper, path) > _OPENED:
+    if compute_total_bytes(wrapper, path) > _OPENED:
         return ""
     try:
         with wrapper.open(path) as model, model.session():
@@ -109,12 +111,12 @@ def _why_not(wrapper: ModelWrapper, path: Path) -> str:
     return ""
 
 
-def bytes_in_all(wrapper: ModelWrapper, path: Path) -> int:
+def compute_total_bytes(wrapper: ModelWrapper, path: Path) -> int:
     """Return the size of a wrapper's file, with those beside it that hold its weights."""
     return wrapper.bytes_in_all if isinstance(wrapper, FileModel) else path.stat().st_size
 
 
-def _contents(cls: type[ModelWrapper], wrapper: ModelWrapper) -> list[str]:
+def _describe_contents(cls: type[ModelWrapper], wrapper: ModelWrapper) -> list[str]:
     """Return lines on operations and weights, read from the file if its wrapper can, or else
     from the loaded model.
     """
@@ -122,11 +124,11 @@ def _contents(cls: type[ModelWrapper], wrapper: ModelWrapper) -> list[str]:
     counted = getattr(wrapper, "contents", None)
     if counted is not None:
         found = counted()
-        return [_operations(found.operations), _weights(found.tensors, found.numbers)]
+        return [_format_operations(found.operations), _format_weights(found.tensors, found.numbers)]
     with wrapper.open() as model:
         if cls.offers("get_inference_graph"):
             lines.append(
-                _operations(
+                _format_operations(
                     Counter(operation.kind for operation in model.get_inference_graph().operations)
                 )
             )
@@ -135,32 +137,32 @@ def _contents(cls: type[ModelWrapper], wrapper: ModelWrapper) -> list[str]:
             numbers: Counter[str] = Counter()
             for array in weights.values():
                 numbers[array.dtype.name] += array.size
-            lines.append(_weights(len(weights), numbers))
+            lines.append(_format_weights(len(weights), numbers))
     return lines
 
 
-def _operations(kinds: Counter[str]) -> str:
+def _format_operations(kinds: Counter[str]) -> str:
     told = [f"{count} {kind}" for kind, count in kinds.most_common(_MOST_KINDS)]
     more = f", and {len(kinds) - _MOST_KINDS} further kinds" if len(kinds) > _MOST_KINDS else ""
     return f"operations  {kinds.total()}: {', '.join(told)}{more}"
 
 
-def _weights(tensors: int, numbers: Counter[str]) -> str:
+def _format_weights(tensors: int, numbers: Counter[str]) -> str:
     told = ", ".join(f"{count:,} {kind}" for kind, count in numbers.most_common())
     return f"weights     {tensors} tensors: {told or 'no numbers'}"
 
 
-def _tensors(io: IOSpec) -> list[str]:
+def _format_tensors(io: IOSpec) -> list[str]:
     sides = (("takes", io.inputs), ("gives", io.outputs))
-    return [f"{word:<12}{_tensor(spec)}" for word, specs in sides for spec in specs]
+    return [f"{word:<12}{_format_tensor(spec)}" for word, specs in sides for spec in specs]
 
 
-def _meant(preparation: Preparation, meaning: Meaning | None) -> list[str]:
+def _format_meaning(preparation: Preparation, meaning: ModelMetadata | None) -> list[str]:
     """Return lines on what inputs expect and outputs mean, or that this is not known."""
     if not preparation.known or meaning is None:
         how = "say it with --scale, --mean, --deviation (--scale 1: as they are)"
         known = () if meaning is None else meaning.outputs
-        return [f"wants       preprocessing not known: {how}", *map(_output_meant, known)]
+        return [f"wants       preprocessing not known: {how}", *map(_format_output_meaning, known)]
     lines = (
         [f"wants       what the code of {meaning.code['class']} makes of samples"]
         if meaning.code
@@ -172,30 +174,30 @@ def _meant(preparation: Preparation, meaning: Meaning | None) -> list[str]:
             if each.sample_range
             else ""
         )
-        lines.append(f"wants       {each.name}: {each.words()}{made}")
-    lines += map(_output_meant, meaning.outputs)
+        lines.append(f"wants       {each.name}: {each.format_description()}{made}")
+    lines += map(_format_output_meaning, meaning.outputs)
     if meaning.decoder is not None:
         lines.append(
             f"decoded by  "
-            f"{meaning.decoder['class'].rpartition('.')[2]}{_arguments(meaning.decoder)}"
+            f"{meaning.decoder['class'].rpartition('.')[2]}{_format_arguments(meaning.decoder)}"
         )
     return [*lines, f"            (as {preparation.by} says)"]
 
 
-def _output_meant(out: OutputMeaning) -> str:
+def _format_output_meaning(out: OutputMetadata) -> str:
     more = ", ..." if len(out.class_names) > _MOST_NAMES else ""
     names = ", ".join(out.class_names[:_MOST_NAMES]) + more
     return f"means       {out.name}: {out.kind}{f' of {names}' if names else ''}"
 
 
-def _arguments(described: Mapping[str, Any]) -> str:
+def _format_arguments(described: Mapping[str, Any]) -> str:
     told = ", ".join(
         f"{name} {value}" for name, value in described["arguments"].items() if value is not None
     )
     return f": {told}" if told else ""
 
 
-def _tensor(spec: TensorSpec) -> str:
+def _format_tensor(spec: TensorSpec) -> str:
     told = f"{spec.name}  {show_shape(spec.shape)} {spec.dtype}"
     zero = spec.zero_point or 0
     if spec.scale is not None and not isinstance(spec.scale, tuple) and not isinstance(zero, tuple):

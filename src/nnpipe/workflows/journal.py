@@ -20,8 +20,8 @@ from typing import Any
 
 from nnpipe.core.bounded_json import read_object
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.core.files import remove_abandoned, replacing, write_text
-from nnpipe.core.leases import locked
+from nnpipe.core.files import remove_abandoned, replace_atomically, write_text
+from nnpipe.core.leases import try_lock
 from nnpipe.measuring.run import Run
 
 
@@ -33,12 +33,12 @@ class Outcome:
     reason: str = ""
 
 
-def said(error: BaseException) -> str:
+def get_error_message(error: BaseException) -> str:
     """Return an error's message, or its class if the message is empty."""
     return str(error) or type(error).__name__
 
 
-def digest_of(value: Any) -> str:
+def compute_digest(value: Any) -> str:
     """Return the first sixteen hexadecimal digits of the SHA-256 of a JSON value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -49,11 +49,11 @@ class Journal:
 
     folder: Path
 
-    def result_path(self, key: str) -> Path:
+    def get_result_path(self, key: str) -> Path:
         """Return the path of a point's result file, which may not exist yet."""
         return self.folder / f"{key}.json"
 
-    def working_path(self, key: str) -> Path:
+    def get_working_path(self, key: str) -> Path:
         """Return the path for an unfinished result; a file there is ignored."""
         return self.folder / f".{key}.working.json"
 
@@ -65,10 +65,10 @@ class Journal:
         ArtifactError
             If its file cannot be read; it is not discarded silently.
         """
-        path = self.result_path(key)
+        path = self.get_result_path(key)
         if path.is_file():
             return Outcome(Run.read(path))
-        failure = self._failure_path(key)
+        failure = self._get_failure_path(key)
         if not failure.is_file():
             return None
         try:
@@ -81,16 +81,16 @@ class Journal:
     def write(self, key: str, title: str, outcome: Outcome) -> None:
         """Record the outcome of a point."""
         if outcome.run is not None:
-            outcome.run.write(self.result_path(key))
-            self.forget_failure(key)
+            outcome.run.write(self.get_result_path(key))
+            self.remove_failure(key)
         else:
-            self.result_path(key).unlink(missing_ok=True)
+            self.get_result_path(key).unlink(missing_ok=True)
             note = {"title": title, "reason": outcome.reason}
-            write_text(self._failure_path(key), json.dumps(note, indent=2) + "\n")
+            write_text(self._get_failure_path(key), json.dumps(note, indent=2) + "\n")
 
-    def keep(self, key: str, result: Path) -> None:
+    def record_result(self, key: str, result: Path) -> None:
         """Record a point as done, by an exact copy of its result file."""
-        with replacing(self.result_path(key)) as temporary:
+        with replace_atomically(self.get_result_path(key)) as temporary:
             shutil.copyfile(result, temporary)
 
     def remove(self) -> None:
@@ -98,16 +98,16 @@ class Journal:
         if self.folder.exists():
             shutil.rmtree(self.folder)
 
-    def forget_failure(self, key: str) -> None:
+    def remove_failure(self, key: str) -> None:
         """Remove the record of a failure, so that the point is tried again."""
-        self._failure_path(key).unlink(missing_ok=True)
+        self._get_failure_path(key).unlink(missing_ok=True)
 
-    def _failure_path(self, key: str) -> Path:
+    def _get_failure_path(self, key: str) -> Path:
         return self.folder / f"{key}.failed.json"
 
 
 @contextmanager
-def alone(folder: Path, what: str = "sweep") -> Iterator[None]:
+def lock_folder(folder: Path, what: str = "sweep") -> Iterator[None]:
     """Lock a folder against a second sweep or run, and remove what a killed one left in it.
 
     The system releases the lock however the process ends.
@@ -119,7 +119,7 @@ def alone(folder: Path, what: str = "sweep") -> Iterator[None]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / ".lock", "ab") as handle:
-        if locked(handle.fileno()) is False:
+        if try_lock(handle.fileno()) is False:
             raise ConfigError(
                 f"{folder}: another {what} is at work here; wait, or choose another output"
             )

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from nnpipe.analysis.quality_intervals import QualityEstimate, quality_estimate
+from nnpipe.analysis.quality_intervals import QualityEstimate, compute_quality_estimate
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.quality_metric import QualityMetric
-from nnpipe.core.secret import shown_settings
+from nnpipe.core.secret import hide_settings_secrets
 from nnpipe.core.task import Task
-from nnpipe.workflows.candidates.stages import prepared
+from nnpipe.workflows.candidates.stages import prepare_dataset
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ class StoredQuality:
         for name, found in self.estimates.items():
             metric = self.task.metric(name)
             ends = (
-                f"  95 %: {_shown(metric, found.low)} to {_shown(metric, found.high)}"
-                if _known(found)
+                f"  95 %: {_format_value(metric, found.low)} to {_format_value(metric, found.high)}"
+                if _has_interval(found)
                 else ""
             )
-            lines.append(f"{metric.title:<{width}} {_shown(metric, found.value):>12}{ends}")
+            lines.append(f"{metric.title:<{width}} {_format_value(metric, found.value):>12}{ends}")
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
@@ -65,8 +65,8 @@ class StoredQuality:
         metrics = {
             name: {
                 "value": found.value if math.isfinite(found.value) else None,
-                "low": found.low if _known(found) else None,
-                "high": found.high if _known(found) else None,
+                "low": found.low if _has_interval(found) else None,
+                "high": found.high if _has_interval(found) else None,
             }
             for name, found in self.estimates.items()
         }
@@ -79,7 +79,7 @@ class StoredQuality:
         }
 
 
-def judge(
+def evaluate_predictions(
     dataset: Dataset, split: Literal["train", "validation", "test"] = "test"
 ) -> StoredQuality:
     """Return the metrics of stored predictions.
@@ -98,26 +98,28 @@ def judge(
     DatasetError
         If a file is missing or damaged.
     """
-    check_call(judge, locals())
-    dataset = prepared(dataset)
+    check_call(evaluate_predictions, locals())
+    dataset = prepare_dataset(dataset)
     indices = dataset.split(split)
     if not len(indices):
         raise ConfigError(f"{type(dataset).__name__}: its split {split!r} is empty")
     predictions, truth = dataset.read(indices)
     try:
-        found = dataset.task.completed(
+        found = dataset.task.finalize(
             dataset.judge_predictions(dataset.postprocess(predictions), truth)
         )
     except SpecMismatch as error:
         raise ConfigError(
             f"{type(dataset).__name__} holds no predictions that can be judged: {error}"
         ) from None
-    estimates = {metric.name: quality_estimate(metric, found) for metric in dataset.task.metrics}
+    estimates = {
+        metric.name: compute_quality_estimate(metric, found) for metric in dataset.task.metrics
+    }
     known = {
         name: estimate for name, estimate in estimates.items() if not math.isnan(estimate.value)
     }
     return StoredQuality(
-        shown_settings(dataset.describe()),
+        hide_settings_secrets(dataset.describe()),
         split,
         len(found),
         dataset.task,
@@ -126,9 +128,9 @@ def judge(
     )
 
 
-def _known(found: QualityEstimate) -> bool:
+def _has_interval(found: QualityEstimate) -> bool:
     return math.isfinite(found.low) and math.isfinite(found.high)
 
 
-def _shown(metric: QualityMetric, value: float) -> str:
+def _format_value(metric: QualityMetric, value: float) -> str:
     return f"{100 * value:.2f} %" if metric.kind == "share" else f"{value:.6g}"

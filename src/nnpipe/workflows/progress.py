@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Any, TypeVar
 
-from nnpipe.core.foreign_text import html_text, raw_stream
+from nnpipe.core.foreign_text import escape_html, get_raw_stream
 from nnpipe.core.progress import VARIABLE, Progress, ProgressFile
 from nnpipe.report.formatting import clean
 
@@ -20,14 +20,14 @@ until it is shown.
 """
 
 
-def in_notebook() -> bool:
+def is_notebook() -> bool:
     """Return whether this is the kernel of a notebook; IPython is not imported for it."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return hasattr(shell, "kernel")
 
 
-def notebook_bar(items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
+def show_notebook_bar(items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
     """Yield the items, and show a bar below the cell that is running.
 
     The bar is replaced while it moves, so that a saved notebook has one line for each loop.
@@ -46,20 +46,20 @@ def notebook_bar(items: Iterable[T], what: str, total: int | None = None) -> Ite
     shower: Any = IPython.display  # its functions have no types
     began = shown = monotonic()
     done = 0
-    handle = shower.display(shower.HTML(bar_html(what, 0, total, 0.0)), display_id=True)
+    handle = shower.display(shower.HTML(format_bar_html(what, 0, total, 0.0)), display_id=True)
     try:
         for item in items:
             yield item
             done += 1
             now = monotonic()
             if now - shown >= _INTERVAL:
-                handle.update(shower.HTML(bar_html(what, done, total, now - began)))
+                handle.update(shower.HTML(format_bar_html(what, done, total, now - began)))
                 shown = now
     finally:
-        handle.update(shower.HTML(bar_html(what, done, total, monotonic() - began)))
+        handle.update(shower.HTML(format_bar_html(what, done, total, monotonic() - began)))
 
 
-def bar_html(what: str, done: int, total: int | None, seconds: float) -> str:
+def format_bar_html(what: str, done: int, total: int | None, seconds: float) -> str:
     """Return a bar as HTML, with the number of items, their rate, and the seconds that are left."""
     words = [f"{done:,}" if total is None else f"{done:,} of {total:,}"]
     if done and seconds > 0:
@@ -69,7 +69,7 @@ def bar_html(what: str, done: int, total: int | None, seconds: float) -> str:
         else:
             words.append(f"{seconds:,.1f} s")
     value = "" if total is None else f' value="{done}" max="{max(total, 1)}"'
-    return f"<div>{html_text(what)} <progress{value}></progress> {', '.join(words)}</div>"
+    return f"<div>{escape_html(what)} <progress{value}></progress> {', '.join(words)}</div>"
 
 
 _LOG_INTERVAL = 10.0
@@ -98,38 +98,38 @@ class _LogLines:
 _LOG = _LogLines()
 
 
-def bar(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
+def show_progress(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
     """Yield the items and show the progress on standard error, or in the notebook that this runs
     in.
     """
     if total is None and isinstance(items, Sized):
         total = len(items)
-    if in_notebook():
-        return notebook_bar(items, what, total)
+    if is_notebook():
+        return show_notebook_bar(items, what, total)
     if not sys.stderr.isatty():
         return _LOG(items, what, total)
     from tqdm import tqdm
 
     return tqdm(
-        items, desc=clean(what), total=total, file=raw_stream(sys.stderr), dynamic_ncols=True
+        items, desc=clean(what), total=total, file=get_raw_stream(sys.stderr), dynamic_ncols=True
     )
 
 
-def reported(environment: Mapping[str, str]) -> Progress:
+def create_job_progress(environment: Mapping[str, str]) -> Progress:
     """Return a progress that shows bars, and also writes to the file that a job's environment
     names.
     """
     path = environment.get(VARIABLE)
-    return ProgressFile(path, bar) if path else bar
+    return ProgressFile(path, show_progress) if path else show_progress
 
 
-def part(progress: Progress, number: int, of: int) -> Progress:
+def split_progress(progress: Progress, number: int, of: int) -> Progress:
     """Return the progress of part ``number``, counted from 0, of the work's ``of`` parts."""
     return progress.part(number, of) if isinstance(progress, ProgressFile) else progress
 
 
 @contextmanager
-def byte_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
+def show_byte_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show the number of bytes transferred; yield the function that adds to it."""
     from tqdm import tqdm
 
@@ -139,14 +139,14 @@ def byte_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
         total=total,
         unit="B",
         unit_scale=True,
-        file=raw_stream(sys.stderr),
+        file=get_raw_stream(sys.stderr),
         dynamic_ncols=terminal,
         mininterval=0.1 if terminal else _LOG_INTERVAL,
         delay=0.0 if terminal else _LOG_INTERVAL,
         ascii=None if terminal else " .",
     ) as shown:
 
-        def advance(count: int) -> None:
+        def add_bytes(count: int) -> None:
             shown.update(count)
 
-        yield advance
+        yield add_bytes

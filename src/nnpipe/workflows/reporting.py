@@ -12,13 +12,13 @@ from nnpipe.core.files import write_text
 from nnpipe.measuring.run import Run
 from nnpipe.report.document import Document, Section
 from nnpipe.report.drawing.pictures import Pictures
-from nnpipe.report.inputs.candidate import Candidate, candidates_of, unlike_samples
+from nnpipe.report.inputs.candidate import Candidate, create_candidates, describe_sample_differences
 from nnpipe.report.inputs.search_file import SearchFile
 from nnpipe.report.render import report_on
 from nnpipe.report.search_page import search_page
-from nnpipe.report.sections.verdict import Failure, outcome
+from nnpipe.report.sections.verdict import CandidateFailure, build_outcome_table
 from nnpipe.report.writers.html import write_html
-from nnpipe.report.writers.json_figures import figures
+from nnpipe.report.writers.json_figures import build_json_summary
 from nnpipe.report.writers.markdown import write_markdown
 from nnpipe.report.writers.picture_files import ImageFormat
 from nnpipe.report.writers.rst import write_rst
@@ -43,7 +43,7 @@ def write_report(
     root_dir: Path | None = None,
     image_format: ImageFormat = "svg",
     sources: Sequence[Path] = (),
-    failures: Sequence[Failure] = (),
+    failures: Sequence[CandidateFailure] = (),
     before: Sequence[Section] = (),
     measured: int | None = None,
 ) -> str:
@@ -51,7 +51,7 @@ def write_report(
 
     It takes the arguments of :func:`~nnpipe.report.render.report_on` and :func:`write_document`.
     """
-    candidates = candidates_of(runs, sources)
+    candidates = create_candidates(runs, sources)
     document = report_on(candidates, title, report_types, failures, before, measured)
     write_document(
         document,
@@ -63,17 +63,21 @@ def write_report(
         image_format=image_format,
     )
     table = (
-        f"\n{to_text(outcome(candidates, failures))}\n\n" if len(runs) + len(failures) > 1 else ""
+        f"\n{to_text(build_outcome_table(candidates, failures))}\n\n"
+        if len(runs) + len(failures) > 1
+        else ""
     )
-    unlike = unlike_samples([(candidate.name, candidate.quality) for candidate in candidates])
-    return table + (f"{unlike}\n\n" if unlike else "") + place_of(output)
+    unlike = describe_sample_differences(
+        [(candidate.name, candidate.quality) for candidate in candidates]
+    )
+    return table + (f"{unlike}\n\n" if unlike else "") + format_report_paths(output)
 
 
 def write_document(
     document: Document,
     candidates: Sequence[Candidate],
     output: Path,
-    failures: Sequence[Failure] = (),
+    failures: Sequence[CandidateFailure] = (),
     *,
     image_folder: Path | None = None,
     root_dir: Path | None = None,
@@ -97,7 +101,10 @@ def write_document(
     """
     try:
         _write_pages(document, output, image_folder, root_dir, image_format)
-        _dump(output.with_suffix(".summary.json"), figures(candidates, document.title, failures))
+        _dump(
+            output.with_suffix(".summary.json"),
+            build_json_summary(candidates, document.title, failures),
+        )
     except OSError as error:
         raise ConfigError(f"the report cannot be written: {error}") from None
 
@@ -162,7 +169,7 @@ def _write_pages(
     write_html(document, output.with_suffix(".html"), pictures=pictures)
 
 
-def place_of(output: Path) -> str:
+def format_report_paths(output: Path) -> str:
     """Return a line with the paths of a report."""
     page = output.with_suffix(".html")
     beside = "" if output == page else f", {output}"

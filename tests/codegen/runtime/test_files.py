@@ -9,7 +9,7 @@ import struct
 import numpy as np
 import pytest
 
-from nnpipe.codegen.weights import encoded
+from nnpipe.codegen.weights import encode_safetensors
 
 NEEDS = {"pytorch": "torch", "keras": "keras"}
 
@@ -18,7 +18,9 @@ NEEDS = {"pytorch": "torch", "keras": "keras"}
 def parts(request, helpers):
     """The functions of one framework that read files."""
     pytest.importorskip(NEEDS[request.param], reason=f"{NEEDS[request.param]} is not installed")
-    return helpers(request.param, "data_of_arrays", "data_of_table", "read_arrays", "read_weights")
+    return helpers(
+        request.param, "read_array_data", "read_table_data", "read_arrays", "read_weights"
+    )
 
 
 @pytest.mark.parametrize("kind", ["?", "u1", "i1", "i2", "i4", "i8", "f2", "f4", "f8"])
@@ -37,7 +39,7 @@ def test_what_is_not_asked_for_need_not_be_numbers(parts, tmp_path):
     np.savez(
         path, x=np.eye(4), y=np.arange(4), names=np.array(["a", "b"]), any=np.array([{}, None])
     )
-    data = parts["data_of_arrays"](path, ("x",), "y", None, 1.0, 0.5, 0)
+    data = parts["read_array_data"](path, ("x",), "y", None, 1.0, 0.5, 0)
     for inputs, targets in data.values():
         np.testing.assert_array_equal(np.asarray(inputs[0]), np.eye(4)[np.asarray(targets)])
 
@@ -66,7 +68,7 @@ def test_what_is_no_such_file_is_told_in_one_line(parts, reader, content, tmp_pa
 def test_an_array_that_is_missing_is_told_with_those_that_are_there(parts, tmp_path):
     np.savez(tmp_path / "rows.npz", x=np.eye(2), kind=np.arange(2))
     with pytest.raises(SystemExit, match=r"no array 'y'; there are x, kind$"):
-        parts["data_of_arrays"](tmp_path / "rows.npz", ("x",), "y", None, 1.0, 0.5, 0)
+        parts["read_array_data"](tmp_path / "rows.npz", ("x",), "y", None, 1.0, 0.5, 0)
 
 
 @pytest.mark.parametrize(
@@ -80,13 +82,13 @@ def test_an_array_that_is_missing_is_told_with_those_that_are_there(parts, tmp_p
 def test_samples_that_cannot_be_split_are_told_in_one_line(parts, samples, targets, told, tmp_path):
     np.savez(tmp_path / "rows.npz", x=np.zeros((samples, 4)), y=np.zeros(targets, int))
     with pytest.raises(SystemExit, match=told):
-        parts["data_of_arrays"](tmp_path / "rows.npz", ("x",), "y", None, 1.0, 0.2, 0)
+        parts["read_array_data"](tmp_path / "rows.npz", ("x",), "y", None, 1.0, 0.2, 0)
 
 
 def test_a_split_takes_each_sample_once_and_is_the_same_for_a_seed(parts, tmp_path):
     np.savez(tmp_path / "rows.npz", x=np.arange(50.0), y=np.arange(50))
     splits = [
-        parts["data_of_arrays"](tmp_path / "rows.npz", ("x",), "y", None, 2.0, 0.2, s)
+        parts["read_array_data"](tmp_path / "rows.npz", ("x",), "y", None, 2.0, 0.2, s)
         for s in (3, 3, 4)
     ]
     taken = [
@@ -112,7 +114,7 @@ def test_weights_are_those_that_were_stored(parts, tmp_path):
         "b": np.float32(4).reshape(()),
         "c": np.ones(0),
     }
-    path.write_bytes(encoded(stored))
+    path.write_bytes(encode_safetensors(stored))
     for name, value in parts["read_weights"](path).items():
         np.testing.assert_array_equal(np.asarray(value), stored[name])
     whole = path.read_bytes()
@@ -143,6 +145,6 @@ def test_what_is_wrong_with_a_table_is_told_in_one_line(parts, text, told, tmp_p
     if text is not None:
         path.write_text(text)
     with pytest.raises(SystemExit) as ended:
-        parts["data_of_table"](path, "b", ",", True, None, 1.0, 0.5, 0)
+        parts["read_table_data"](path, "b", ",", True, None, 1.0, 0.5, 0)
     assert str(ended.value).startswith(f"{path}: ")
     assert told in str(ended.value)

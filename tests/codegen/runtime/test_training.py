@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 @pytest.fixture
 def parts(helpers):
     return helpers(
-        "pytorch", "batches", "Checkpoint", "EarlyStopping", "read_weights", "write_weights"
+        "pytorch", "shuffle_batches", "Checkpoint", "EarlyStopping", "read_weights", "write_weights"
     )
 
 
@@ -26,7 +26,7 @@ def parts(helpers):
     ],
 )
 def test_batches_take_each_sample_once_and_none_alone(parts, count, size, lengths):
-    found = parts["batches"](count, size)
+    found = parts["shuffle_batches"](count, size)
     assert [len(rows) for rows in found] == lengths
     assert torch.cat(found).sort().values.tolist() == list(range(count))
 

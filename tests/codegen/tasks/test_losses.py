@@ -16,7 +16,7 @@ from nnpipe.codegen.syntax import assign, call
 from nnpipe.codegen.tasks.data import LoadArrays
 from nnpipe.codegen.tasks.models import LoadModel
 from nnpipe.codegen.tasks.outputs import Evaluate, Save
-from nnpipe.codegen.tasks.training import Compile, Judgement, Train
+from nnpipe.codegen.tasks.training import Compile, LossAndMetrics, Train
 from nnpipe.codegen.torch_code.code_blocks import Script
 from nnpipe.layers.torch.to_trainer import to_trainer
 
@@ -62,7 +62,7 @@ def test_the_loss_is_that_of_the_output(declare, shape, truth, scale, run):
     graph = judged(lambda x: dataclasses.replace(declare(x), scale=scale), shape)
     given = np.random.default_rng(1).normal(size=(6, *shape)).astype(np.float32)
     writer, script = Writer(script_of(graph)), Script()
-    loss, _ = Judgement.of(graph, None, ()).in_torch(writer)
+    loss, _ = LossAndMetrics.from_network(graph, None, ()).to_torch_code(writer)
     script.definitions = {"loss": assign("loss", loss)}
     found = run("pytorch", script, tuple(writer.wanted))["loss"](
         torch.from_numpy(given), torch.from_numpy(truth)
@@ -79,7 +79,10 @@ def test_the_loss_in_keras_is_that_of_the_output(declare, shape, truth, run):
     given = np.random.default_rng(1).normal(size=(6, *shape)).astype(np.float32)
     writer, script = Writer(script_of(graph, "keras")), Script()
     script.definitions = {
-        "given": assign("given", call("dict", **Judgement.of(graph, None, ()).in_keras(writer)))
+        "given": assign(
+            "given",
+            call("dict", **LossAndMetrics.from_network(graph, None, ()).to_keras_code(writer)),
+        )
     }
     model = to_keras(graph)
     model.compile("sgd", **run("keras", script, tuple(writer.wanted))["given"])

@@ -25,11 +25,11 @@ from nnpipe.protocols.conversation.frame import (
     ErrorCode,
     FrameFlag,
     FrameKind,
-    header,
+    pack_header,
 )
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.host import HostConversation
-from nnpipe.protocols.conversation.packets import Type, encode
+from nnpipe.protocols.conversation.packets import PacketType, encode
 from nnpipe.protocols.conversation.payloads import (
     NO_GPU,
     Counter,
@@ -43,7 +43,7 @@ from nnpipe.protocols.conversation.payloads import (
     pack_stamps,
 )
 from nnpipe.protocols.conversation.target import TargetConversation
-from nnpipe.protocols.server.worker import failure_of
+from nnpipe.protocols.server.worker import create_failure
 
 FOLDER = Path(__file__).parent
 NONCES = bytes(range(0x10, 0x20)), bytes(range(0xA0, 0xB0))
@@ -80,14 +80,14 @@ class Recorder:
 
     def greet(self) -> None:
         """HELLO, and AUTH where it is asked for."""
-        self._asked("HELLO", self.host.hello())
-        self._said("OK", self.target.greet(self._next()))
+        self._asked("HELLO", self.host.build_hello())
+        self._said("OK", self.target.answer_handshake(self._next()))
         if self.target.agreement.proof_wanted:
-            self._asked("AUTH", self.host.prove())
+            self._asked("AUTH", self.host.build_proof())
             try:
-                self._said("OK", self.target.greet(self._next()))
+                self._said("OK", self.target.answer_handshake(self._next()))
             except AuthenticationError as error:
-                self._said("ERROR, fatal", self.target.error(failure_of(error), fatal=True))
+                self._said("ERROR, fatal", self.target.error(create_failure(error), fatal=True))
 
     def ask(self, kind: FrameKind, payload: bytes = b"", flags: int = 0) -> None:
         """The host says something."""
@@ -150,22 +150,22 @@ class Recorder:
 
     def turn_away(self) -> None:
         """HELLO, and a target that has no time."""
-        self._asked("HELLO", self.host.hello())
+        self._asked("HELLO", self.host.build_hello())
         self._next()
         self.error(ErrorCode.BUSY, "try again later", fatal=True)
 
     def foreign_hello(self, oldest: int, newest: int) -> None:
         """A HELLO of other versions, which this code cannot speak."""
-        _, payload = self.host.hello()
+        _, payload = self.host.build_hello()
         payload = bytes([oldest, newest]) + bytes(payload[2:])
         self._asked(
             "HELLO",
-            [header(FrameKind.HELLO, 0, 0x0102, len(payload), CRC32.of([payload])), payload],
+            [pack_header(FrameKind.HELLO, 0, 0x0102, len(payload), CRC32.of([payload])), payload],
         )
         try:
-            self.target.greet(self._next())
+            self.target.answer_handshake(self._next())
         except RemoteProtocolError as error:
-            self._said("ERROR, fatal", self.target.error(failure_of(error), fatal=True))
+            self._said("ERROR, fatal", self.target.error(create_failure(error), fatal=True))
 
     def _asked(self, what: str, frames: Sequence[bytes | memoryview]) -> None:
         data = b"".join(map(bytes, frames))
@@ -405,8 +405,8 @@ def serial_line() -> list[tuple[str, str, bytes]]:
     """The handshake on a serial line with packets of 20 bytes, and noise."""
     session = 0x2A
     lines = [
-        (">", "OPEN", encode(Type.OPEN, session, 0)),
-        ("<", "OPENED", encode(Type.OPENED, session, 0)),
+        (">", "OPEN", encode(PacketType.OPEN, session, 0)),
+        ("<", "OPENED", encode(PacketType.OPENED, session, 0)),
     ]
     numbers = {">": 0, "<": 0}
     for direction, what, data in SCENES[0].record():
@@ -414,11 +414,11 @@ def serial_line() -> list[tuple[str, str, bytes]]:
             content = data[at : at + 20]
             name = f"BYTES {numbers[direction]}: {what} {at} to {at + len(content)}"
             lines.append(
-                (direction, name, encode(Type.BYTES, session, numbers[direction], content))
+                (direction, name, encode(PacketType.BYTES, session, numbers[direction], content))
             )
             numbers[direction] += 1
         lines.append((direction, "noise", bytes.fromhex("6e010a00ff03ff8002")))
-    return [*lines, (">", "CLOSE", encode(Type.CLOSE, session, 0))]
+    return [*lines, (">", "CLOSE", encode(PacketType.CLOSE, session, 0))]
 
 
 def text_of(

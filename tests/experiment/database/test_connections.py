@@ -119,7 +119,7 @@ def test_a_forked_process_uses_a_connection_of_its_own(database):
 
 def test_a_transaction_is_kept_whole_or_not_at_all(database):
     def half():
-        with database._connections.writing() as connection:
+        with database._connections.begin_write() as connection:
             connection.execute(sa.text("UPDATE nnpipe_about SET value = '7'"))
             raise ZeroDivisionError
 
@@ -212,7 +212,7 @@ def test_what_is_read_is_of_one_moment(database):
 
 def test_who_waits_too_long_is_told(opened):
     first, second = opened(), opened(patience=0.2)
-    with first._connections.writing():
+    with first._connections.begin_write():
         with pytest.raises(
             ConfigError, match=r"another process has been writing for more than 0\.2 s"
         ) as caught:
@@ -223,7 +223,7 @@ def test_who_waits_too_long_is_told(opened):
 
 
 def test_a_newer_schema_is_refused(opened, database):
-    with database._connections.writing() as connection:
+    with database._connections.begin_write() as connection:
         connection.execute(sa.text("UPDATE nnpipe_about SET value = '99'"))
     with pytest.raises(
         ArtifactError, match=r"written by a newer nnpipe \(schema 99, not 5\): upgrade nnpipe"
@@ -233,7 +233,7 @@ def test_a_newer_schema_is_refused(opened, database):
 
 @pytest.mark.parametrize("schema", ["0", "-1", "x", "1" * 20])
 def test_an_unknown_schema_is_refused(opened, database, schema):
-    with database._connections.writing() as connection:
+    with database._connections.begin_write() as connection:
         connection.execute(sa.text("UPDATE nnpipe_about SET value = :v"), {"v": schema})
     with pytest.raises(ArtifactError, match="which this nnpipe does not read"):
         opened()
@@ -241,7 +241,7 @@ def test_an_unknown_schema_is_refused(opened, database, schema):
 
 def test_an_older_schema_is_migrated_or_left_as_it_was(opened, database, monkeypatch):
     run = database.runs.create("old")
-    with database._connections.writing() as connection:
+    with database._connections.begin_write() as connection:
         connection.execute(sa.text("ALTER TABLE nnpipe_runs RENAME COLUMN reason TO why"))
         connection.execute(sa.text("UPDATE nnpipe_about SET value = '0'"))
 
@@ -266,7 +266,7 @@ def test_a_database_of_before_there_were_jobs_or_searches_gets_tables_for_them(
     opened, database, schema
 ):
     run = database.runs.create("old")
-    with database._connections.writing() as connection:
+    with database._connections.begin_write() as connection:
         for table in ("reports", "trials", "searches", *(["jobs"] if schema == 1 else [])):
             connection.execute(sa.text(f"DROP TABLE nnpipe_{table}"))
         connection.execute(sa.text(f"UPDATE nnpipe_about SET value = '{schema}'"))
@@ -274,7 +274,7 @@ def test_a_database_of_before_there_were_jobs_or_searches_gets_tables_for_them(
     assert again.runs.get(run).experiment == "old"
     assert again.jobs.find() == []
     search = again.searches.open("new", {"y": "minimize"})
-    assert list(again.searches.among([run, search])) == [search]
+    assert list(again.searches.select_searches([run, search])) == [search]
     with pytest.raises(ConfigError, match="is no job"):
         again.jobs.get(run)
     with again._connections.reading() as connection:
@@ -282,7 +282,7 @@ def test_a_database_of_before_there_were_jobs_or_searches_gets_tables_for_them(
 
 
 def test_a_database_of_before_devices_were_shared_gets_a_table_for_their_queues(opened, database):
-    with database._connections.writing() as connection:
+    with database._connections.begin_write() as connection:
         connection.execute(sa.text("DROP TABLE nnpipe_device_tickets"))
         connection.execute(sa.text("UPDATE nnpipe_about SET value = '4'"))
     queues = opened().devices
@@ -292,7 +292,7 @@ def test_a_database_of_before_devices_were_shared_gets_a_table_for_their_queues(
 def test_trials_of_before_results_had_intervals_and_files_have_none(opened, database):
     store = DatabaseTrials(database, database.searches.open("old", {"y": "minimize"}))
     store.enqueue({"x": 1})
-    with database._connections.writing() as connection:
+    with database._connections.begin_write() as connection:
         for column in ("intervals", "files"):
             connection.execute(sa.text(f"ALTER TABLE nnpipe_trials DROP COLUMN {column}"))
         connection.execute(sa.text("UPDATE nnpipe_about SET value = '3'"))

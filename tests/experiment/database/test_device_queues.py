@@ -37,7 +37,7 @@ def test_who_comes_first_holds_it_and_then_the_next(queues: DeviceQueues, clock:
     assert queues.advance(bert, 10) is False
     assert queues.advance(anna, 10) is True
     clock.now += 1
-    first, second = queues.tickets("board")
+    first, second = queues.list_tickets("board")
     assert (first.holder, first.granted, first.asked, second.holder, second.granted) == (
         "anna",
         1000,
@@ -45,16 +45,18 @@ def test_who_comes_first_holds_it_and_then_the_next(queues: DeviceQueues, clock:
         "bert",
         None,
     )
-    assert queues.give_back(anna)
+    assert queues.release(anna)
     assert queues.advance(bert, 10) is True
-    assert [(each.holder, each.granted) for each in queues.tickets("board")] == [("bert", 1001)]
+    assert [(each.holder, each.granted) for each in queues.list_tickets("board")] == [
+        ("bert", 1001)
+    ]
 
 
 def test_devices_have_queues_of_their_own(queues: DeviceQueues) -> None:
     one, other = (queues.ask(name, "anna", "a sweep", 10) for name in ("board", "phone"))
     assert queues.advance(other, 10) is True
     assert queues.advance(one, 10) is True
-    assert [each.device for each in queues.tickets()] == ["board", "phone"]
+    assert [each.device for each in queues.list_tickets()] == ["board", "phone"]
 
 
 @pytest.mark.parametrize("granted", [True, False])
@@ -67,10 +69,10 @@ def test_who_was_killed_is_passed_over_after_a_while_and_never_holds_it_again(
     clock.now += 9
     assert queues.advance(alive, 10) is False
     clock.now += 2
-    assert [each.holder for each in queues.tickets("board")] == ["bert"]
+    assert [each.holder for each in queues.list_tickets("board")] == ["bert"]
     assert queues.advance(dead, 10) is None
     assert queues.advance(alive, 10) is True
-    assert not queues.give_back(dead)
+    assert not queues.release(dead)
     assert queues.ask("board", "anna", "a sweep", 10) > alive
 
 
@@ -78,12 +80,12 @@ def test_a_lease_that_expired_was_not_valid_until_now(queues: DeviceQueues, cloc
     number = queues.ask("board", "anna", "a sweep", 10)
     assert queues.advance(number, 10) is True
     clock.now += 11
-    assert not queues.give_back(number)
+    assert not queues.release(number)
 
 
 def test_numbers_are_never_given_twice(queues: DeviceQueues) -> None:
     first = queues.ask("board", "anna", "a sweep", 10)
-    queues.give_back(first)
+    queues.release(first)
     assert queues.ask("board", "anna", "a sweep", 10) > first
 
 
@@ -101,7 +103,7 @@ def test_one_of_many_holds_it_at_a_time(opened: Callable[..., RunDatabase]) -> N
             holding.append(number)
             most = max(most, len(holding))
             holding.remove(number)
-            faults += not queues.give_back(number)
+            faults += not queues.release(number)
 
     threads = [threading.Thread(target=work) for _ in range(3)]
     for thread in threads:
@@ -109,4 +111,4 @@ def test_one_of_many_holds_it_at_a_time(opened: Callable[..., RunDatabase]) -> N
     for thread in threads:
         thread.join(60)
     assert (most, faults, holding) == (1, 0, [])
-    assert opened().devices.tickets() == []
+    assert opened().devices.list_tickets() == []

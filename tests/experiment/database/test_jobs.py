@@ -28,8 +28,8 @@ def test_from_its_beginning_to_its_end(database: RunDatabase) -> None:
         os.getpid(),
         None,
     )
-    assert database.jobs.change(job, "creating", folder="/jobs/1", details={"work": 1})
-    assert database.jobs.change(
+    assert database.jobs.record_state(job, "creating", folder="/jobs/1", details={"work": 1})
+    assert database.jobs.record_state(
         job, "in progress", fraction=0.255, process=(1, 2.0), host="box", details={"more": 2}
     )
     seen = database.jobs.get("train.py")
@@ -46,7 +46,7 @@ def test_from_its_beginning_to_its_end(database: RunDatabase) -> None:
         "box",
     )
     assert seen.run.started is not None
-    assert database.jobs.change(job, "failed", reason="why\0", at=5.0)
+    assert database.jobs.record_state(job, "failed", reason="why\0", at=5.0)
     seen = database.jobs.get(job.id)
     assert (seen.run.status, seen.run.reason, seen.run.ended, seen.run.process) == (
         "failed",
@@ -59,22 +59,22 @@ def test_from_its_beginning_to_its_end(database: RunDatabase) -> None:
 
 def test_what_has_ended_stays_so(database: RunDatabase) -> None:
     job = made(database)
-    database.jobs.change(job, "completed", reason="")
+    database.jobs.record_state(job, "completed", reason="")
     for state in ("in progress", "failed", "cancelled", "creating"):
-        assert not database.jobs.change(job, state, reason="late")
-    assert database.jobs.change(job, "completed", settled=True)
+        assert not database.jobs.record_state(job, state, reason="late")
+    assert database.jobs.record_state(job, "completed", settled=True)
     seen = database.jobs.get(job.id)
     assert (seen.state, seen.run.reason, seen.settled) == ("completed", "", True)
     with pytest.raises(
         ConfigError, match="is completed; only what was cancelled or failed is resumed"
     ):
-        database.jobs.again(job)
+        database.jobs.begin_attempt(job)
 
 
 def test_what_was_seen_of_an_earlier_attempt_is_not_taken(database: RunDatabase) -> None:
     job = made(database)
-    database.jobs.change(job, "cancelled", settled=True)
-    second = database.jobs.again(job)
+    database.jobs.record_state(job, "cancelled", settled=True)
+    second = database.jobs.begin_attempt(job)
     assert (second.state, second.attempt, second.settled, second.run.ended) == (
         "creating",
         2,
@@ -82,8 +82,8 @@ def test_what_was_seen_of_an_earlier_attempt_is_not_taken(database: RunDatabase)
         None,
     )
     with pytest.raises(ConfigError, match="is creating; only"):
-        database.jobs.again(job)
-    assert not database.jobs.change(job, "cancelled")
+        database.jobs.begin_attempt(job)
+    assert not database.jobs.record_state(job, "cancelled")
     assert database.jobs.get(job.id).state == "creating"
 
 
@@ -95,7 +95,7 @@ def test_jobs_are_found(database: RunDatabase) -> None:
     assert [job.id for job in database.jobs.find(limit=1)] == [third.id]
     with pytest.raises(ConfigError, match="is no job"):
         database.jobs.get(run)
-    assert not database.jobs.abandoned(first)
+    assert not database.jobs.is_abandoned(first)
     database.delete([first.id], even_if_running=True)
     assert [job.id for job in database.jobs.find("a")] == [third.id]
 
@@ -123,7 +123,7 @@ def test_two_who_look_at_once_share_the_room_for_figures(
             "loss": float(number)
         }
         together.wait()  # each knows the job as it was before the others told of it
-        written.append(others[number].jobs.change(job, "in progress", figures=figures))
+        written.append(others[number].jobs.record_state(job, "in progress", figures=figures))
 
     threads = [threading.Thread(target=tell, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -133,7 +133,7 @@ def test_two_who_look_at_once_share_the_room_for_figures(
     assert written == [True] * 4
     stored = database.jobs.get(job.id).run.statistics
     assert len(stored) == MOST_METRICS
-    database.jobs.change(job, "in progress", figures={"another": 1.0, "loss": 7.0})
+    database.jobs.record_state(job, "in progress", figures={"another": 1.0, "loss": 7.0})
     assert dict(database.jobs.get(job.id).run.statistics) == {**stored, "loss": 7.0}
 
 
@@ -141,6 +141,6 @@ def test_figures_that_were_seen_before_its_end_replace_none_of_those_at_its_end(
     database: RunDatabase,
 ) -> None:
     job = made(database)
-    database.jobs.change(job, "completed", figures={"loss": 0.1})
-    assert not database.jobs.change(job, "in progress", figures={"loss": 0.9})
+    database.jobs.record_state(job, "completed", figures={"loss": 0.1})
+    assert not database.jobs.record_state(job, "in progress", figures={"loss": 0.9})
     assert dict(database.jobs.get(job.id).run.statistics) == {"loss": 0.1}

@@ -164,14 +164,14 @@ def test_deleting_leaves_nothing_behind(database, tmp_path):
     database.delete(["gone", search], even_if_running=True)
     import sqlalchemy as sa
 
-    from nnpipe.experiment.database._tables import tables
+    from nnpipe.experiment.database._tables import get_tables
 
     with database._connections.reading() as connection:
         counts = {
             table.name.removeprefix("nnpipe_"): connection.scalar(
                 sa.select(sa.func.count()).select_from(table)
             )
-            for table in tables().metadata.tables.values()
+            for table in get_tables().metadata.tables.values()
         }
     assert counts == {
         "about": 1,
@@ -197,12 +197,12 @@ def test_deleting_leaves_nothing_behind(database, tmp_path):
 
 def test_a_run_is_held_by_one_process(database, address):
     run = database.runs.create("digits")
-    database.runs.take_up(run)
+    database.runs.acquire(run)
     with pytest.raises(ConfigError, match=f"is running in process {os.getpid()} on"):
-        database.runs.take_up(run)
+        database.runs.acquire(run)
     with pytest.raises(ConfigError, match="is running; stop it first"):
         database.delete([run])
-    assert database.runs.take_up(run, even_if_running=True).status == "running"
+    assert database.runs.acquire(run, even_if_running=True).status == "running"
     database.delete([run], even_if_running=True)
     assert database.runs.find() == []
 
@@ -211,11 +211,11 @@ def test_a_run_whose_process_is_gone_can_be_taken_up(database, address):
     run = database.runs.create("digits")
     code = (
         "import os, signal, sys\nfrom nnpipe.experiment.database.database import RunDatabase\n"
-        "RunDatabase(sys.argv[1]).runs.take_up(sys.argv[2])\nos.kill(os.getpid(), signal.SIGKILL)"
+        "RunDatabase(sys.argv[1]).runs.acquire(sys.argv[2])\nos.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run([sys.executable, "-c", code, address, run], timeout=60, check=False)
     assert database.runs.get(run).status == "running"
-    assert database.runs.take_up(run).process != os.getpid()
+    assert database.runs.acquire(run).process != os.getpid()
     assert database.runs.get(run).process == os.getpid()
 
 
@@ -225,11 +225,12 @@ def test_configurations_that_are_alike_are_there_once(database):
     assert database.runs.get(one).configuration == database.runs.get(two).configuration
     import sqlalchemy as sa
 
-    from nnpipe.experiment.database._tables import tables
+    from nnpipe.experiment.database._tables import get_tables
 
     with database._connections.reading() as connection:
         assert (
-            connection.scalar(sa.select(sa.func.count()).select_from(tables().configurations)) == 1
+            connection.scalar(sa.select(sa.func.count()).select_from(get_tables().configurations))
+            == 1
         )
 
 

@@ -12,7 +12,14 @@ from installed import needs
 from nnpipe.compilers.c import CCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, MissingTool
-from nnpipe.frameworks.cortex_m.image import ARM_GCC, CORES, FORMAT, built_for, image_of, read_image
+from nnpipe.frameworks.cortex_m.image import (
+    ARM_GCC,
+    CORES,
+    FORMAT,
+    build_for_core,
+    build_image,
+    read_image,
+)
 from nnpipe.testing.model_files import write_tflite_difference
 
 needs("ai_edge_litert")
@@ -31,7 +38,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 def image(source: Artifact) -> bytes:
     if ARM_GCC.find() is None:
         pytest.skip(f"arm-none-eabi-gcc is not installed ({ARM_GCC.install})")
-    return image_of(source, CORES["cortex-m4"], ADDRESS, "-O2", "a test")
+    return build_image(source, CORES["cortex-m4"], ADDRESS, "-O2", "a test")
 
 
 def test_the_header_says_what_it_needs(image: bytes, source: Artifact, tmp_path: Path) -> None:
@@ -63,9 +70,9 @@ def test_damage_is_told(image: bytes, spoil: object, said: str, tmp_path: Path) 
 
 def test_only_c_is_built(source: Artifact, image: bytes) -> None:
     core = CORES["cortex-m4"]
-    with built_for(source, core, ADDRESS, "a test") as built:
+    with build_for_core(source, core, ADDRESS, "a test") as built:
         assert (built.format, built.io, built.path.read_bytes()) == (FORMAT, source.io, image)
-        with built_for(built, core, ADDRESS, "a test") as same:
+        with build_for_core(built, core, ADDRESS, "a test") as same:
             assert same is built
     assert not built.path.exists()
 
@@ -75,4 +82,4 @@ def test_a_missing_compiler_is_named_with_its_package(
 ) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(MissingTool, match="apt install gcc-arm-none-eabi"):
-        image_of(source, CORES["cortex-m4"], ADDRESS, "-O2", "a test")
+        build_image(source, CORES["cortex-m4"], ADDRESS, "-O2", "a test")

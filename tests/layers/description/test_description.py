@@ -291,7 +291,7 @@ def test_a_layer_of_ones_own_is_named_by_its_dotted_path(
     assert parsed.problems == ()
     assert parsed.graph is not None
     layer = parsed.graph.layers["twofold"]
-    assert (type(layer).dotted_path(), layer.factor) == ("twofold_of_mine.Twofold", 3.0)
+    assert (type(layer).get_dotted_path(), layer.factor) == ("twofold_of_mine.Twofold", 3.0)
     # Another process finds the class by its path alone.
     assert to_description(parsed.graph)["layers"][1]["class"] == "twofold_of_mine.Twofold"
     assert from_description(to_description(parsed.graph)).graph == parsed.graph

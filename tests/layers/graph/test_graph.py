@@ -14,7 +14,7 @@ from nnpipe import layers as nn
 from nnpipe.core.errors import ConfigError
 from nnpipe.layers.graph import shape_inference
 from nnpipe.layers.graph.shape_inference import infer
-from nnpipe.layers.graph.weights import initial_weights, variables_of, weight_problems
+from nnpipe.layers.graph.weights import find_weight_problems, initial_weights, list_variables
 from nnpipe.layers.problems import CODES, NetworkProblem
 from nnpipe.layers.vocabulary.initialisers import GlorotUniform, HeNormal
 from nnpipe.layers.vocabulary.regularisers import L2
@@ -37,7 +37,7 @@ def test_a_network_is_declared_without_counting_shapes() -> None:
     shapes = infer(graph).shapes
     assert shapes[nn.Ref("max_pool2d")] == (None, 12, 12, 16)
     assert shapes[nn.Ref("class")] == (None, 10)
-    assert {name: v.shape for name, v in variables_of(graph).items()} == {
+    assert {name: v.shape for name, v in list_variables(graph).items()} == {
         "conv2d/kernel": (5, 5, 1, 16),
         "conv2d/bias": (16,),
         "class/kernel": (2304, 10),
@@ -70,7 +70,7 @@ def test_a_layer_is_shared_with_its_weights() -> None:
     left = nn.Dense(a, 3, name="both")
     graph = nn.network([a, b], nn.Concatenate([left, left.on(b)]))
     assert [len(entry.uses) for entry in graph.entries if entry.layer.name == "both"] == [2]
-    assert set(variables_of(graph)) == {"both/kernel", "both/bias"}
+    assert set(list_variables(graph)) == {"both/kernel", "both/bias"}
     assert graph.problems() == ()
 
 
@@ -110,7 +110,7 @@ def test_a_network_within_a_network_has_its_own_weights() -> None:
     inner = nn.network(x, nn.Dense(x, 4, name="d"))
     y = nn.Submodel(x, inner, name="one")
     graph = nn.network(x, nn.Submodel(y.on(y), inner, name="two"))
-    assert sorted(variables_of(graph)) == [
+    assert sorted(list_variables(graph)) == [
         "one/d/bias",
         "one/d/kernel",
         "two/d/bias",
@@ -138,7 +138,7 @@ def test_all_problems_are_told_at_once() -> None:
         ("shape", "b"),
     ]
     with pytest.raises(ConfigError, match=r"a\.filters.*a\.padding.*c\.units.*b: Conv2d"):
-        variables_of(graph)
+        list_variables(graph)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,8 @@ def test_weights_that_do_not_fit_are_told_each() -> None:
     del weights["class/bias"]
     weights |= {"conv2d/bias": np.zeros(3, "float32"), "more": np.zeros(1)}
     assert [
-        (p.path, p.message.partition(",")[0]) for p in weight_problems(variables_of(graph), weights)
+        (p.path, p.message.partition(",")[0])
+        for p in find_weight_problems(list_variables(graph), weights)
     ] == [
         ("conv2d/bias", "has the shape (3"),
         ("class/bias", "is missing"),

@@ -361,7 +361,7 @@ def tensor_in(path: Path) -> np.ndarray:
 @pytest.mark.slow  # exporting such networks takes seconds
 @pytest.mark.parametrize("kind", ["residual", "mobile"])
 def test_residual_and_mobile_networks_are_read(kind: str, tmp_path: Path) -> None:
-    from nnpipe.core.tensors import random_batch
+    from nnpipe.core.tensors import generate_random_batch
     from nnpipe.modelwrappers.classification.mobilenet import PyTorchMobileNetV2
     from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
 
@@ -374,7 +374,7 @@ def test_residual_and_mobile_networks_are_read(kind: str, tmp_path: Path) -> Non
     wrapper.open().export(tmp_path / "net.onnx", "onnx")
     reading = from_onnx(tmp_path / "net.onnx")
     assert reading.problems == ()
-    inputs = dict(random_batch(wrapper.io, 2))
+    inputs = dict(generate_random_batch(wrapper.io, 2))
     np.testing.assert_allclose(
         computed(reading, inputs)[0], runtime(tmp_path / "net.onnx", inputs)[0], atol=1e-5
     )

@@ -22,10 +22,10 @@ onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 class Channels(Layer):
     """Multiply the last axis by its number, and add weights."""
 
-    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
+    def _describe_variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         return (LayerVariable("more", (shapes[0][-1] or 0,), Zeros()),)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         core = parameters(self.variables(*shapes))
         return TorchParts(
             lambda module, x: x * torch.arange(x.shape[-1]) + module.core["more"], core
@@ -47,7 +47,7 @@ class ChannelsOperator(Operator):
 class Doubled(Layer):
     """Twice each value."""
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         return TorchParts(lambda module, x: 2 * x)
 
 

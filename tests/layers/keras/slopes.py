@@ -15,14 +15,14 @@ class Slopes(Layer):
 
     most: float = row(NumberKind(), default=1.0)
 
-    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
+    def _describe_variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         width = (shapes[0][-1] or 0,)
         slope = LayerVariable("slope", width, RandomUniform(0.5, self.most), L2(0.5))
         return (slope, LayerVariable("offset", width, RandomUniform(), trainable=False))
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         core = parameters(self.variables(*shapes))
         return TorchParts(lambda module, x: module.core["slope"] * x + module.core["offset"], core)
 
-    def _keras(self, *shapes: Shape) -> KerasParts:
+    def _build_keras(self, *shapes: Shape) -> KerasParts:
         return KerasParts(lambda layer, x: layer.core["slope"] * x + layer.core["offset"])

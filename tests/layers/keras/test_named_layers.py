@@ -20,7 +20,7 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, ComponentNotFound, ConfigError
 from nnpipe.layers import open_keras, read_keras, to_torch
 from nnpipe.layers.imports.network_files import read_network
-from nnpipe.layers.keras.named_layers import named_layers
+from nnpipe.layers.keras.named_layers import find_named_layers
 from nnpipe.modelwrappers.files.declared import DeclaredModel
 from nnpipe.modelwrappers.files.keras import KerasModel
 from nnpipe.runtimes.keras import KerasRuntime
@@ -62,13 +62,13 @@ class Scaled(Layer):
 
     factor: float = row(NumberKind(), default=1.0)
 
-    def _variables(self, shape):
+    def _describe_variables(self, shape):
         return (LayerVariable("slope", (shape[-1],), Ones()),)
 
-    def _torch(self, shape):
+    def _build_torch(self, shape):
         return TorchParts(lambda module, x: x * module.core["slope"] * self.factor, parameters(self.variables(shape)))
 
-    def _keras(self, shape):
+    def _build_keras(self, shape):
         return KerasParts(lambda layer, x: x * layer.core["slope"] * self.factor)
 """
 
@@ -158,7 +158,7 @@ def test_no_other_class_is_constructed_although_its_module_was_imported(
     files: dict[str, Path],
 ) -> None:
     for name in ("own_theirs.Scaled", "own_ours.Scaled"):
-        named_layers([name])
+        find_named_layers([name])
         for other in ("acme>Planted", "nnpipe>own_ours.Hidden"):
             path = changed(
                 files[".keras"], class_name=other.rpartition(">")[2], registered_name=other
@@ -172,7 +172,7 @@ def test_an_imported_layer_of_nnpipe_that_is_not_named_stays_unknown(
 ) -> None:
     from tests.layers.keras.slopes import Slopes
 
-    title = f"nnpipe>{Slopes.dotted_path()}"
+    title = f"nnpipe>{Slopes.get_dotted_path()}"
     path = changed(
         files[".keras"], class_name="Slopes", registered_name=title, config={"name": "x"}
     )
@@ -204,7 +204,7 @@ def test_components_take_the_names_as_an_option(files: dict[str, Path], tmp_path
     for component in (KerasModel, KerasRuntime, TFLiteCompiler, DeclaredModel):
         assert "--own-layers CLASS" in component.form_argparse().format_help()
     model = KerasModel(model_path=files[".keras"], own_layers=named)
-    artifact = Artifact.of(files[".keras"], "keras", model.io)
+    artifact = Artifact.create(files[".keras"], "keras", model.io)
     with KerasRuntime(own_layers=named).load(artifact) as session:
         (found,) = session.infer({model.io.inputs[0].name: np.ones((2, 3), np.float32)}).values()
         np.testing.assert_allclose(found, expected, atol=1e-6)
@@ -241,11 +241,11 @@ def test_a_script_is_generated_for_a_file_with_it(files: dict[str, Path]) -> Non
 def test_what_is_no_layer_cannot_be_named(modules: Path) -> None:
     for wrong in ("own_ours.row", "own_ours.Nothing", "nowhere_to_be_found.Scaled", "Sclaed"):
         with pytest.raises(ComponentNotFound, match=wrong):
-            named_layers([wrong])
+            find_named_layers([wrong])
     with pytest.raises(
         ComponentNotFound, match=r"own_theirs\.Scald; own_theirs has Scaled, Planted"
     ):
-        named_layers(["own_theirs.Scald"])
+        find_named_layers(["own_theirs.Scald"])
     for faulty in ("own_ours.Scaled", [3], ["own_ours.Scaled", "own_theirs.Scaled"]):
         with pytest.raises(ConfigError, match="own_layers"):
-            named_layers(faulty)
+            find_named_layers(faulty)

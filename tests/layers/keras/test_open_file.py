@@ -15,10 +15,10 @@ import pytest
 from installed import ImportedWhenUsed, needs
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.frameworks.keras import copying_variables, import_keras
+from nnpipe.frameworks.keras import import_keras, suppress_copy_warning
 from nnpipe.frameworks.keras_files import KerasRefusal, load_model
 from nnpipe.layers.imports.network_files import read_network
-from nnpipe.layers.keras.open_file import open_keras, opened_keras
+from nnpipe.layers.keras.open_file import open_keras, open_keras_with_reason
 from nnpipe.layers.keras.read_file import read_keras
 from nnpipe.layers.torch.to_torch import to_torch
 from nnpipe.testing.session import assert_one_line
@@ -95,7 +95,7 @@ def test_every_real_file_runs_and_computes_what_our_own_reading_computes(shared_
     assert len(files) == 24
     refused = 0
     for path in files:
-        opened = opened_keras(path)
+        opened = open_keras_with_reason(path)
         refused += bool(opened.reason)
         reading = read_keras(path)
         assert reading.graph is not None
@@ -325,7 +325,7 @@ def test_the_hard_sigmoid_of_keras_2_is_computed_and_not_that_of_keras_3(tmp_pat
     assert not np.allclose(load_model(path)(x), sigmoid(x @ kernel + bias), atol=1e-3), (
         "Keras 3 would say nothing"
     )
-    with copying_variables():
+    with suppress_copy_warning():
         open_keras(path).save(tmp_path / "again.keras")
     np.testing.assert_allclose(
         open_keras(tmp_path / "again.keras")(x), sigmoid(x @ kernel + bias), atol=1e-6
@@ -341,7 +341,10 @@ def test_a_shape_that_keras_3_takes_for_another_is_that_of_the_file(tmp_path: Pa
     kernel, bias, x = numbers(4, 3), numbers(3), numbers(5, 4)
     path = old_file(tmp_path / "m.h5", config, {"d": [("d/kernel:0", kernel), ("d/bias:0", bias)]})
     assert load_model(path).input_shape == (None, None, 4)
-    assert opened_keras(path).reason == "Keras 3 reads its input shape (None, 4) as (None, None, 4)"
+    assert (
+        open_keras_with_reason(path).reason
+        == "Keras 3 reads its input shape (None, 4) as (None, None, 4)"
+    )
     expect(path, x, x @ kernel + bias)
 
 
@@ -517,7 +520,7 @@ def test_layers_that_keras_3_has_and_our_vocabulary_lacks(tmp_path: Path, name: 
     arrays = [(f"r/{number}:0", value) for number, value in enumerate(values)]
     path = old_file(tmp_path / "m.h5", chain(described), {"r": arrays} if arrays else {})
     x = numbers(2, *shape)
-    opened = opened_keras(path)
+    opened = open_keras_with_reason(path)
     np.testing.assert_allclose(opened.model(x), expected(x), atol=1e-6)
     with pytest.raises(KerasRefusal) if name != "masking" else pytest.MonkeyPatch.context():
         load_model(path)

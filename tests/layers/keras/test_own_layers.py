@@ -31,13 +31,13 @@ class Parted(Layer):
 
     takes = (2, 2)
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         return shapes
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         return TorchParts(lambda module, a, b: ((a + b) / 2, a - b))
 
-    def _keras(self, *shapes: Shape) -> KerasParts:
+    def _build_keras(self, *shapes: Shape) -> KerasParts:
         return KerasParts(lambda layer, a, b: ((a + b) * (1 if layer.training else 0.5), a - b))
 
 
@@ -99,7 +99,7 @@ def test_no_name_in_a_file_is_imported(tmp_path: Path, monkeypatch: pytest.Monke
     write_keras(tmp_path / "mine.keras", graph, initial_weights(graph))
     for name in (
         "planted_here.Planted",
-        "nnpipe.layers.catalogue.known_layer",
+        "nnpipe.layers.catalogue.find_layer",
         "nnpipe.layers.vocabulary.dense.Dense",
     ):
         other = renamed(tmp_path / "mine.keras", name)
@@ -114,7 +114,7 @@ def test_no_name_in_a_file_is_imported(tmp_path: Path, monkeypatch: pytest.Monke
 def test_what_is_wrong_with_its_arguments_in_a_file_is_told(tmp_path: Path) -> None:
     graph = nn.network(x := nn.Input((4,)), Slopes(x))
     write_keras(tmp_path / "mine.keras", graph, initial_weights(graph))
-    name = Slopes.dotted_path()
+    name = Slopes.get_dotted_path()
     assert [p.path for p in read_keras(renamed(tmp_path / "mine.keras", name, least=1)).problems][
         :1
     ] == ["config.layers[1].config.least"]
@@ -127,8 +127,8 @@ def test_what_is_wrong_with_its_arguments_in_a_file_is_told(tmp_path: Path) -> N
 class Backwards(Slopes):
     """Declares its weights in an order that Keras does not keep."""
 
-    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
-        return super()._variables(*shapes)[::-1]
+    def _describe_variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
+        return super()._describe_variables(*shapes)[::-1]
 
 
 def test_weights_that_are_not_trained_come_last() -> None:
@@ -140,7 +140,7 @@ def test_a_layer_alone_has_the_initial_weights_that_it_declares() -> None:
     class Filled(Slopes):
         """Starts from a number."""
 
-        def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
+        def _describe_variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
             value: Initialiser = Constant(3.0)
             return (
                 LayerVariable("slope", (2,), value),

@@ -21,7 +21,7 @@ from property_examples import examples
 from nnpipe import layers as nn
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.formats.keras import CONFIG, WEIGHTS
-from nnpipe.frameworks.keras import copying_variables, import_keras
+from nnpipe.frameworks.keras import import_keras, suppress_copy_warning
 from nnpipe.layers.graph.weights import initial_weights
 from nnpipe.layers.keras.read_file import Reading, read_keras
 from nnpipe.layers.keras.to_config import write_keras
@@ -155,7 +155,7 @@ def test_what_keras_writes_is_read(tmp_path: Path, suffix: str) -> None:
     graph = rich()
     weights = initial_weights(graph, 4)
     import_keras()
-    with copying_variables():
+    with suppress_copy_warning():
         to_keras(graph, weights).save(tmp_path / f"m{suffix}")
     reading = read_keras(tmp_path / f"m{suffix}")
     assert reading.problems == ()
@@ -218,7 +218,7 @@ def test_an_unknown_layer_survives_with_its_weights(tmp_path: Path) -> None:
         keras.layers.Dense(4)(x)
     )
     model = keras.Model(x, keras.layers.Dense(2, name="after")(y))
-    with copying_variables():
+    with suppress_copy_warning():
         model.save(tmp_path / "m.keras")
     reading = read_keras(tmp_path / "m.keras")
     assert reading.graph is not None

@@ -13,7 +13,7 @@ from installed import ImportedWhenUsed, needs
 from nnpipe import layers as nn
 from nnpipe.layers.problems import NetworkProblem
 from nnpipe.layers.vocabulary import initialisers, regularisers
-from nnpipe.layers.vocabulary.field_table import Raw, family, read_object, write_object
+from nnpipe.layers.vocabulary.field_table import Raw, map_subclasses, read_object, write_object
 from nnpipe.layers.vocabulary.initialisers import Initialiser
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -125,7 +125,7 @@ def test_none_is_forgotten() -> None:
         (regularisers.Regulariser, REGULARISERS),
         (regularisers.Constraint, CONSTRAINTS),
     ):
-        assert {type(value) for value in tried} == set(family(base).values())
+        assert {type(value) for value in tried} == set(map_subclasses(base).values())
 
 
 @pytest.mark.parametrize("value", [*INITIALISERS, *REGULARISERS, *CONSTRAINTS], ids=str)

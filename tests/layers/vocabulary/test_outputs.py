@@ -11,7 +11,7 @@ import pytest
 
 from nnpipe import layers as nn
 from nnpipe.core.errors import ConfigError
-from nnpipe.layers.graph.loss_outputs import finished, judged_outputs
+from nnpipe.layers.graph.loss_outputs import find_loss_outputs, to_inference
 from nnpipe.layers.graph.weights import initial_weights
 from nnpipe.layers.keras.from_config import from_keras
 from nnpipe.layers.keras.to_config import OWN, network_config
@@ -19,7 +19,7 @@ from nnpipe.layers.torch.to_torch import to_torch, torch_weights
 from nnpipe.layers.torch.to_trainer import PENALTY, compile_arguments, to_trainer
 from nnpipe.training.optimization import AdamW
 from nnpipe.training.options import TrainerOptions
-from nnpipe.training.outputs.output import Output, figure
+from nnpipe.training.outputs.output import Output, compute_figure
 from nnpipe.training.sequences.array import ArraySequence
 from nnpipe.training.trainer import Trainer
 
@@ -114,7 +114,7 @@ def test_keras_and_the_trainer_learn_by_the_same_loss(
             below = (
                 np.float64(6) if metric.denominator is None else metric.denominator.numpy().sum(0)
             )
-            value = figure(metric.numerator.numpy().sum(0), below, metric.finish)
+            value = compute_figure(metric.numerator.numpy().sum(0), below, metric.finish)
             assert figures[name] == pytest.approx(value, rel=1e-5), name
 
 
@@ -205,16 +205,16 @@ def test_a_finished_network_gives_what_its_outputs_mean() -> None:
         nn.OutputRegression(x, "c", name="value"),
     ]
     graph = nn.network(x, ends)
-    done = finished(graph)
+    done = to_inference(graph)
     assert list(done.layers) == ["x", "kind", "both", "value"]
-    assert not judged_outputs(done)
+    assert not find_loss_outputs(done)
     given = torch.tensor([[1.0, 2.0, -1.0, 0.0]])
     kind, both, value = to_torch(done)(given)
     torch.testing.assert_close(kind, given.softmax(-1))
     torch.testing.assert_close(both, given.sigmoid())
     torch.testing.assert_close(value, given)
     y = nn.Input((2, 2, 4), name="y")
-    mask = finished(nn.network(y, nn.OutputSegmentation(y, "mask")))
+    mask = to_inference(nn.network(y, nn.OutputSegmentation(y, "mask")))
     torch.testing.assert_close(
         to_torch(mask)(given.expand(1, 2, 2, 4)), given.softmax(-1).expand(1, 2, 2, 4)
     )

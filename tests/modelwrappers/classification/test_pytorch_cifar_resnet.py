@@ -10,7 +10,7 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.datasets.digits import DigitsDataset
-from nnpipe.datasets.in_memory import image_classification
+from nnpipe.datasets.in_memory import make_image_classification_spec
 from nnpipe.datasets.synthetic import SyntheticImagesDataset
 from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
 from nnpipe.testing.component import ComponentContract
@@ -62,13 +62,13 @@ def test_a_published_file_is_loaded_as_it_is(shared_data: Path) -> None:
 def test_other_images_and_classes_are_refused() -> None:
     names = tuple("0123456789")
     wrapper: ModelWrapper = PyTorchCIFARResNet()
-    assert wrapper.for_dataset(image_classification(32, 32, 3, names)) is wrapper
+    assert wrapper.for_dataset(make_image_classification_spec(32, 32, 3, names)) is wrapper
     dataset: Dataset = DigitsDataset()
     with pytest.raises(
         ConfigError, match=r"takes samples of \(32, 32, 3\), the data set gives \(8, 8, 1\)"
     ):
         wrapper.for_dataset(dataset.spec)
     with pytest.raises(ConfigError, match="10 classes apart, the data set has 3"):
-        wrapper.for_dataset(image_classification(32, 32, 3, names[:3]))
+        wrapper.for_dataset(make_image_classification_spec(32, 32, 3, names[:3]))
     with pytest.raises(ConfigError, match="--mean has 1 numbers"):
         PyTorchCIFARResNet(mean=(0.5,))

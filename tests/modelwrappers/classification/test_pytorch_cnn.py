@@ -16,7 +16,7 @@ from nnpipe.core.registry import find
 from nnpipe.core.tensors import DatasetSpec
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.digits import DigitsDataset
-from nnpipe.datasets.in_memory import Samples, image_classification
+from nnpipe.datasets.in_memory import Samples, make_image_classification_spec
 from nnpipe.datasets.mnist import MNISTDataset
 from nnpipe.datasets.synthetic import SyntheticImagesDataset, SyntheticVectorsDataset
 from nnpipe.modelwrappers.classification.small_cnn import (
@@ -27,7 +27,7 @@ from nnpipe.modelwrappers.classification.small_cnn import (
     PyTorchImageFolderCNN,
     PyTorchMNISTCNN,
     PyTorchWornDigitsCNN,
-    shifted,
+    shift_images,
 )
 from nnpipe.testing.component import ComponentContract
 from nnpipe.testing.modelwrapper import ModelWrapperContract
@@ -96,15 +96,17 @@ def images_for(wrapper: PyTorchCNN) -> Dataset:
 def test_models_take_the_images_of_their_data_set_and_no_others(cls: type[PyTorchCNN]) -> None:
     wrapper = cls()
     names = tuple("0123456789")
-    assert wrapper.for_dataset(image_classification(*wrapper.image_shape, names)) is wrapper
+    assert (
+        wrapper.for_dataset(make_image_classification_spec(*wrapper.image_shape, names)) is wrapper
+    )
     images = np.random.default_rng(0).integers(0, 256, (3, *wrapper.image_shape), np.uint8)
     with wrapper.open().session() as session:
         scores = session.infer(wrapper.preprocess({"image": images}))["scores"]
     np.testing.assert_allclose(scores.sum(axis=1), 1, rtol=1e-5)
     with pytest.raises(ConfigError, match=r"takes samples of .*gives \(9, 9, 1\)"):
-        wrapper.for_dataset(image_classification(9, 9, 1, names))
+        wrapper.for_dataset(make_image_classification_spec(9, 9, 1, names))
     with pytest.raises(ConfigError, match="10 classes apart, the data set has 3"):
-        wrapper.for_dataset(image_classification(*wrapper.image_shape, names[:3]))
+        wrapper.for_dataset(make_image_classification_spec(*wrapper.image_shape, names[:3]))
 
 
 def test_a_data_set_of_another_task_is_refused() -> None:
@@ -114,14 +116,14 @@ def test_a_data_set_of_another_task_is_refused() -> None:
 
 
 def test_a_folder_decides_size_and_classes() -> None:
-    spec = image_classification(20, 30, 3, ("a", "b", "c"))
+    spec = make_image_classification_spec(20, 30, 3, ("a", "b", "c"))
     fitted = PyTorchImageFolderCNN().for_dataset(spec)
     assert (fitted.image_shape, fitted.classes) == ((20, 30, 3), 3)
     assert fitted.for_dataset(spec) == fitted
 
 
 def test_what_was_given_is_not_overruled_by_the_folder() -> None:
-    spec = image_classification(20, 30, 3, ("a", "b", "c"))
+    spec = make_image_classification_spec(20, 30, 3, ("a", "b", "c"))
     with pytest.raises(ConfigError, match="4 classes apart, the data set has 3"):
         PyTorchImageFolderCNN(num_classes=4).for_dataset(spec)
     with pytest.raises(ConfigError, match=r"takes samples of \(16, 16, 3\)"):
@@ -154,7 +156,7 @@ def test_pixels_become_planes_from_zero_to_one() -> None:
 
 def test_shifting_moves_each_image_and_lets_zeros_in() -> None:
     images = np.arange(2 * 2 * 3 * 4, dtype=np.float32).reshape(2, 2, 3, 4) + 1
-    moved = shifted(images, np.array([[1, -2], [0, 3]]), "nchw")
+    moved = shift_images(images, np.array([[1, -2], [0, 3]]), "nchw")
     np.testing.assert_array_equal(moved[0, :, 1:, :2], images[0, :, :-1, 2:])
     np.testing.assert_array_equal(moved[1, :, :, 3:], images[1, :, :, :1])
     assert np.count_nonzero(moved[0]) == 2 * 2 * 2

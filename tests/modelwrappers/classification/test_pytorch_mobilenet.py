@@ -12,13 +12,13 @@ from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.digits import DigitsDataset
-from nnpipe.datasets.in_memory import image_classification
+from nnpipe.datasets.in_memory import make_image_classification_spec
 from nnpipe.datasets.pets import BREEDS
 from nnpipe.datasets.synthetic import SyntheticImagesDataset
 from nnpipe.modelwrappers.classification.mobilenet import (
     PyTorchMobileNetV2,
     PyTorchPetDatasetMobileNetV2,
-    mobilenet_v2,
+    build_mobilenet_v2,
 )
 from nnpipe.testing.component import ComponentContract
 from nnpipe.testing.modelwrapper import ModelWrapperContract
@@ -83,7 +83,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fresh ones.
     """
     torch.manual_seed(1)
-    network = mobilenet_v2(1000, 0.2)
+    network = build_mobilenet_v2(1000, 0.2)
     for value in network.state_dict().values():
         value += 1
     path = tmp_path_factory.mktemp("weights") / "mobilenet_v2.pth"
@@ -92,7 +92,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_weights_are_named_and_counted_as_published() -> None:
-    network = mobilenet_v2(1000, 0.2)
+    network = build_mobilenet_v2(1000, 0.2)
     state = network.state_dict()
     # torchvision's own figure
     assert sum(weights.numel() for weights in network.parameters()) == 3_504_872
@@ -107,14 +107,19 @@ def test_weights_are_named_and_counted_as_published() -> None:
 
 
 def test_the_image_shrinks_to_seven_by_seven() -> None:
-    assert mobilenet_v2(37, 0.2).features(torch.zeros(2, 3, 224, 224)).shape == (2, 1280, 7, 7)
+    assert build_mobilenet_v2(37, 0.2).features(torch.zeros(2, 3, 224, 224)).shape == (
+        2,
+        1280,
+        7,
+        7,
+    )
 
 
 def test_the_pet_data_set_fits() -> None:
     wrapper = PyTorchPetDatasetMobileNetV2()
-    assert wrapper.for_dataset(image_classification(224, 224, 3, BREEDS)) is wrapper
+    assert wrapper.for_dataset(make_image_classification_spec(224, 224, 3, BREEDS)) is wrapper
     with pytest.raises(ConfigError, match="37 classes apart, the data set has 2"):
-        wrapper.for_dataset(image_classification(224, 224, 3, ("cat", "dog")))
+        wrapper.for_dataset(make_image_classification_spec(224, 224, 3, ("cat", "dog")))
 
 
 def test_pixels_are_scaled_as_the_published_weights_expect() -> None:
@@ -224,7 +229,7 @@ class TestMobileNetV2(ModelWrapperContract):
 
 
 def test_channels_are_multiples_of_8_and_the_last_ones_stay() -> None:
-    state = mobilenet_v2(10, 0.2, 0.35).state_dict()
+    state = build_mobilenet_v2(10, 0.2, 0.35).state_dict()
     widths = [
         state[f"features.{block}.conv.{2 if block > 1 else 1}.weight"].shape[0]
         for block in (1, 2, 4, 7, 11, 14)
@@ -254,6 +259,6 @@ def test_what_cannot_be_made_colour_images_is_refused() -> None:
         ConfigError,
         match=r"PyTorchMobileNetV2 takes images of one channel or three, .* \(8, 8, 2\)",
     ):
-        PyTorchMobileNetV2().for_dataset(image_classification(8, 8, 2, ("a", "b")))
+        PyTorchMobileNetV2().for_dataset(make_image_classification_spec(8, 8, 2, ("a", "b")))
     with pytest.raises(ConfigError, match="without a data set needs --num-classes"):
         _ = PyTorchMobileNetV2().io

@@ -15,7 +15,7 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import DatasetSpec, TensorSpec
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.digits import DigitsDataset
-from nnpipe.datasets.in_memory import image_classification
+from nnpipe.datasets.in_memory import make_image_classification_spec
 from nnpipe.datasets.mnist import MNISTDataset
 from nnpipe.datasets.synthetic import SyntheticImagesDataset
 from nnpipe.modelwrappers.classification.small_cnn import (
@@ -26,7 +26,7 @@ from nnpipe.modelwrappers.classification.small_cnn import (
     TensorFlowImageFolderCNN,
     TensorFlowMNISTCNN,
     TensorFlowWornDigitsCNN,
-    shifted,
+    shift_images,
 )
 from nnpipe.runtimes.keras import KerasRuntime
 from nnpipe.testing.modelwrapper import ModelWrapperContract
@@ -137,7 +137,7 @@ def test_mnist_is_learnt_in_one_epoch(shared_data: Path) -> None:
 def test_each_takes_the_images_of_its_data_set(
     wrapper: TensorFlowCNN, shape: tuple[int, int, int]
 ) -> None:
-    fitted = wrapper.for_dataset(image_classification(*shape, TEN)).open()
+    fitted = wrapper.for_dataset(make_image_classification_spec(*shape, TEN)).open()
     pixels = (
         np.random.default_rng(0)
         .integers(0, fitted.wrapper.brightest + 1, (3, *shape))
@@ -158,20 +158,22 @@ def test_images_of_another_size_are_refused(shape: tuple[int, int, int]) -> None
     with pytest.raises(
         ConfigError, match=r"TensorFlowDigitsCNN takes samples of \(8, 8, 1\), the data set gives"
     ):
-        TensorFlowDigitsCNN().for_dataset(image_classification(*shape, TEN))
+        TensorFlowDigitsCNN().for_dataset(make_image_classification_spec(*shape, TEN))
 
 
 def test_another_number_of_classes_is_refused() -> None:
     with pytest.raises(ConfigError, match="tells 10 classes apart, the data set has 3"):
-        TensorFlowDigitsCNN().for_dataset(image_classification(8, 8, 1, TEN[:3]))
+        TensorFlowDigitsCNN().for_dataset(make_image_classification_spec(8, 8, 1, TEN[:3]))
 
 
 def test_a_folder_decides_what_was_not_given() -> None:
-    fitted = TensorFlowImageFolderCNN().for_dataset(image_classification(20, 30, 1, TEN[:6]))
+    fitted = TensorFlowImageFolderCNN().for_dataset(
+        make_image_classification_spec(20, 30, 1, TEN[:6])
+    )
     assert (fitted.image_shape, fitted.classes) == ((20, 30, 1), 6)
     with pytest.raises(ConfigError, match="tells 4 classes apart, the data set has 6"):
         TensorFlowImageFolderCNN(num_classes=4).for_dataset(
-            image_classification(20, 30, 1, TEN[:6])
+            make_image_classification_spec(20, 30, 1, TEN[:6])
         )
 
 
@@ -194,7 +196,7 @@ def test_without_a_data_set_the_size_is_asked_for() -> None:
 
 def test_images_are_moved_down_and_to_the_right() -> None:
     images = np.arange(1, 7, dtype="float32").reshape(1, 2, 3, 1).repeat(3, 0)
-    moved = shifted(images, np.array([[0, 0], [1, -1], [-1, 2]]), "nhwc")[..., 0]
+    moved = shift_images(images, np.array([[0, 0], [1, -1], [-1, 2]]), "nhwc")[..., 0]
     assert moved.tolist() == [
         [[1, 2, 3], [4, 5, 6]],
         [[0, 0, 0], [2, 3, 0]],

@@ -12,7 +12,7 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.training import TrainingOptions
-from nnpipe.datasets.in_memory import image_classification
+from nnpipe.datasets.in_memory import make_image_classification_spec
 from nnpipe.datasets.synthetic import SyntheticImagesDataset
 from nnpipe.modelwrappers.classification.mobilenet import (
     TensorFlowMobileNetV2,
@@ -83,7 +83,7 @@ class TestMobileNetV2(ModelWrapperContract):
 def test_it_fits_the_pets_as_they_are() -> None:
     breeds = tuple(f"breed {number}" for number in range(37))
     wrapper = TensorFlowPetDatasetMobileNetV2().for_dataset(
-        image_classification(224, 224, 3, breeds)
+        make_image_classification_spec(224, 224, 3, breeds)
     )
     assert wrapper.io.inputs[0].shape == (None, 224, 224, 3)
     assert wrapper.io.outputs[0].shape == (None, 37)
@@ -223,7 +223,7 @@ class TestMobileNetV2OfAnyImages(ModelWrapperContract):
 
 def test_grey_images_of_another_size_fit() -> None:
     wrapper = TensorFlowMobileNetV2(input_size=(32, 32)).for_dataset(
-        image_classification(8, 8, 1, tuple("abc"))
+        make_image_classification_spec(8, 8, 1, tuple("abc"))
     )
     image = wrapper.preprocess({"image": np.full((2, 8, 8, 1), 255, "uint8")})["image"]
     wrapper.io.check_inputs({"image": image})

@@ -235,8 +235,8 @@ def test_an_autoencoder_learns_what_it_is_given_and_tells_anomalies() -> None:
         with model.session() as session:
             route = SampleRoute(dataset, wrapper, wrapper.io, session.io, 80)
             items = list(route.items(dataset.split("test")))
-            (found,) = route.judge(items, [session.infer(item.inputs) for item in items])
-    assert dataset.task.primary.of(found) > 0.95
+            (found,) = route.evaluate(items, [session.infer(item.inputs) for item in items])
+    assert dataset.task.primary.compute(found) > 0.95
 
 
 def test_an_autoencoder_of_a_surface_tells_where_defects_are() -> None:
@@ -253,10 +253,10 @@ def test_an_autoencoder_of_a_surface_tells_where_defects_are() -> None:
         with model.session() as session:
             route = SampleRoute(dataset, wrapper, wrapper.io, session.io, 50)
             items = list(route.items(dataset.split("test")))
-            parts = route.judge(items, [session.infer(item.inputs) for item in items])
-    found = Evaluation.joined(parts)
+            parts = route.evaluate(items, [session.infer(item.inputs) for item in items])
+    found = Evaluation.concat(parts)
     for name in ("au_pro", "pixel_auc"):
-        assert 0.9 < dataset.task.metric(name).of(found) < 1
+        assert 0.9 < dataset.task.metric(name).compute(found) < 1
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.meaning import Meaning
+from nnpipe.core.model_metadata import ModelMetadata
 from nnpipe.core.tensors import DatasetSpec, IOSpec, TensorSpec
-from nnpipe.datasets.in_memory import image_classification
+from nnpipe.datasets.in_memory import make_image_classification_spec
 from nnpipe.decoders import FastestDetDecoder, YOLODecoder
-from nnpipe.modelwrappers.files._input_options import Known
+from nnpipe.modelwrappers.files._input_options import ModelFacts
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 
 IO = IOSpec(
@@ -31,7 +31,9 @@ def model(stated: dict[str, Any] | None = None, **options: Any) -> ONNXModel:
     """
     wrapper = ONNXModel.from_json({"model_path": "none.onnx", "scale": 1, **options}).with_io(IO)
     return wrapper._with(
-        known=Known(None if stated is None else Meaning(decoder=stated), by="none.onnx.json")
+        known=ModelFacts(
+            None if stated is None else ModelMetadata(decoder=stated), by="none.onnx.json"
+        )
     )
 
 
@@ -102,7 +104,9 @@ def test_decoders_that_cannot_be_are_refused(options: dict[str, Any], told: str)
 
 def test_a_decoder_is_not_for_another_task() -> None:
     with pytest.raises(ConfigError, match="the data set is for classification"):
-        model(decoder="YOLODecoder").for_dataset(image_classification(8, 8, 3, ("a", "b")))
+        model(decoder="YOLODecoder").for_dataset(
+            make_image_classification_spec(8, 8, 3, ("a", "b"))
+        )
 
 
 def test_a_description_cannot_cause_an_import() -> None:

@@ -12,7 +12,7 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import Batch
 from nnpipe.datasets.digits import DigitsDataset
-from nnpipe.frameworks.keras import copying_variables
+from nnpipe.frameworks.keras import suppress_copy_warning
 from nnpipe.modelwrappers.classification.small_cnn import TensorFlowDigitsCNN
 from nnpipe.modelwrappers.files.keras import KerasModel
 from nnpipe.testing.modelwrapper import ModelWrapperContract
@@ -43,7 +43,7 @@ class TestKerasModel(ModelWrapperContract):
 def test_both_kinds_of_files_hold_the_same_model(digits: Path, tmp_path: Path) -> None:
     model = KerasModel(model_path=digits).open()
     old = tmp_path / "digits.h5"
-    with copying_variables():
+    with suppress_copy_warning():
         model.native.save(old)
     batch: Batch = {"image": np.random.default_rng(0).random((3, 8, 8, 1), np.float32)}
     with model.session() as one, KerasModel(model_path=old).open().session() as other:

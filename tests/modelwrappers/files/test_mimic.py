@@ -9,11 +9,11 @@ import pytest
 from installed import needs
 from repeated import RULES_OF_SESSIONS, SAME_IN_A_FRAMEWORK
 
-from nnpipe.analysis.operation_costs import graph_cost
+from nnpipe.analysis.operation_costs import compute_graph_cost
 from nnpipe.core.errors import ArtifactError, ConfigError, ConversionError, NotSupported
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
-from nnpipe.modelwrappers.files.mimic import Mimic, graph_of_file
+from nnpipe.modelwrappers.files.mimic import Mimic, read_file_graph
 from nnpipe.testing.model_files import write_onnx_network
 from nnpipe.testing.modelwrapper import ModelWrapperContract
 
@@ -33,7 +33,7 @@ class TestMimic(ModelWrapperContract):
 
 def costs(path: Path) -> tuple[int, int]:
     """Return the multiply-accumulates and the number of weights of the network in a file."""
-    cost = graph_cost(graph_of_file(path, {}))
+    cost = compute_graph_cost(read_file_graph(path, {}))
     return cost.arithmetic.macs, cost.parameters
 
 

@@ -59,7 +59,7 @@ def test_the_profile_is_of_the_graph_that_ships(tmp_path: Path) -> None:
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save_model(model, str(tmp_path / "model.onnx"))
-    Artifact.of(tmp_path / "model.onnx", "onnx", read_onnx(tmp_path / "model.onnx").io())
+    Artifact.create(tmp_path / "model.onnx", "onnx", read_onnx(tmp_path / "model.onnx").io())
     profile = ONNXModel(model_path=tmp_path / "model.onnx").open().profile_inference(4)
     assert profile.rewritten
     assert "Relu" not in {timing.kind for timing in profile.timings}, (

@@ -12,9 +12,9 @@ import pytest
 from installed import needs
 
 from nnpipe.compilers.onnx_quantizer import ONNXStaticQuantizer
-from nnpipe.core.artifact import sidecar_of
+from nnpipe.core.artifact import get_sidecar_path
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.core.tensors import random_batch
+from nnpipe.core.tensors import generate_random_batch
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.modelwrappers.files import _onnx_graph
 from nnpipe.modelwrappers.files import onnx as module
@@ -32,7 +32,7 @@ pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 def plain_network(path: Path) -> None:
     """Write a network as strangers do, with no description beside it."""
     write_onnx_network(path)
-    sidecar_of(path).unlink()
+    get_sidecar_path(path).unlink()
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def small_limit(monkeypatch: pytest.MonkeyPatch, outside: Path) -> None:
 def outputs(path: Path) -> dict[str, np.ndarray]:
     model = ONNXModel(model_path=path).open()
     with model.session() as session:
-        return session.infer(random_batch(model.io, 1))
+        return session.infer(generate_random_batch(model.io, 1))
 
 
 @pytest.mark.usefixtures("small_limit")
@@ -65,7 +65,7 @@ def test_a_large_model_is_exported_with_its_weights_beside_it_and_none_is_read(
 ) -> None:
     expected = outputs(outside)
     monkeypatch.setattr(
-        ONNXSource, "serialised", lambda self: pytest.fail("the whole model is put together")
+        ONNXSource, "serialize", lambda self: pytest.fail("the whole model is put together")
     )
     made = ONNXModel(model_path=outside).open().export(tmp_path / "made" / "m.onnx", "onnx")
     (outside.parent / "all.bin").unlink()
@@ -97,7 +97,7 @@ def test_a_smaller_one_becomes_one_file_piece_by_piece_and_is_taken_by_all(
     expected = outputs(outside)
     whole = onnx.load_model(str(outside))
     monkeypatch.setattr(
-        ONNXSource, "serialised", lambda self: pytest.fail("the whole model is put together")
+        ONNXSource, "serialize", lambda self: pytest.fail("the whole model is put together")
     )
     model = ONNXModel(model_path=outside).open()
     model.wrapper.check_takers([ONNXStaticQuantizer, ONNXRuntime], remote=True)

@@ -15,16 +15,16 @@ from nnpipe.core import preprocessing, registry
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.image_conversion import recoloured, resized
+from nnpipe.core.image_conversion import convert_channels, resize_images
 from nnpipe.core.layout import fit
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
+from nnpipe.core.model_metadata import ModelMetadata
+from nnpipe.core.tensor_metadata import InputProcessing, OutputMetadata
 from nnpipe.core.tensors import Batch, DatasetSpec, IOSpec, TensorSpec
-from nnpipe.datasets.in_memory import image_classification
+from nnpipe.datasets.in_memory import make_image_classification_spec
 from nnpipe.modelwrappers.classification.small_cnn import PyTorchDigitsCNN
-from nnpipe.modelwrappers.files._input_options import Known
+from nnpipe.modelwrappers.files._input_options import ModelFacts
 from nnpipe.modelwrappers.files.keras import KerasModel
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 
@@ -45,7 +45,7 @@ def images(*shape: int) -> np.ndarray:
 
 def prepared(taken: TensorSpec, pixels: np.ndarray, **options: Any) -> np.ndarray:
     wrapper = model(taken, **options)
-    spec = image_classification(*pixels.shape[1:], NAMES)
+    spec = make_image_classification_spec(*pixels.shape[1:], NAMES)
     found = wrapper.for_dataset(spec).preprocess({"image": pixels})
     assert list(found) == [taken.name]
     array = found[taken.name]
@@ -237,7 +237,7 @@ def test_colours_become_luma_as_pillow_computes_it_for_a_model_that_takes_greys(
         8,
         8,
     )
-    np.testing.assert_array_equal(recoloured(np.full((1, 1, 1, 3), 7.5), 1), [[[[7.5]]]])
+    np.testing.assert_array_equal(convert_channels(np.full((1, 1, 1, 3), 7.5), 1), [[[[7.5]]]])
 
 
 def test_colours_that_fit_are_left_alone_and_others_are_answered_with_the_option() -> None:
@@ -266,12 +266,14 @@ def test_resizing_keeps_constants_ranges_and_its_own_size(
     height: int, width: int, rows: int, columns: int, channels: int
 ) -> None:
     pixels = images(2, height, width, channels)
-    found = resized(pixels, rows, columns)
+    found = resize_images(pixels, rows, columns)
     assert found.shape == (2, rows, columns, channels)
     assert found.min() >= pixels.min() - 1e-3
     assert found.max() <= pixels.max() + 1e-3
-    np.testing.assert_allclose(resized(np.full_like(pixels, 77), rows, columns), 77, rtol=1e-5)
-    np.testing.assert_array_equal(resized(pixels, height, width), pixels)
+    np.testing.assert_allclose(
+        resize_images(np.full_like(pixels, 77), rows, columns), 77, rtol=1e-5
+    )
+    np.testing.assert_array_equal(resize_images(pixels, height, width), pixels)
 
 
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
@@ -285,7 +287,7 @@ def test_resizing_is_pillows(size: tuple[int, int], interpolation: Any) -> None:
     )
     # Pillow rounds after each of the two directions.
     np.testing.assert_allclose(
-        resized(pixels, *size, interpolation)[0], np.asarray(expected), atol=1.7
+        resize_images(pixels, *size, interpolation)[0], np.asarray(expected), atol=1.7
     )
 
 
@@ -293,13 +295,15 @@ def test_the_centre_is_cut_out_of_images_whose_shorter_side_is_resized() -> None
     image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
     pixels = images(1, 30, 41, 3) // 2 + 64
     taken = TensorSpec("x", (None, 3, 14, 14), "float32")
-    meanings = {"x": InputMeaning("x", "image", resize="bicubic", shortest_edge=16, layout="nchw")}
-    found = preprocessing.prepared("m", {"x": pixels}, [taken], meanings)["x"]
+    meanings = {
+        "x": InputProcessing("x", "image", resize="bicubic", shortest_edge=16, layout="nchw")
+    }
+    found = preprocessing.preprocess("m", {"x": pixels}, [taken], meanings)["x"]
     # torchvision: Resize(16) gives 16 x int(16 * 41 / 30) pixels, CenterCrop(14) starts at 1 and
     # 3.5 rounded to even.
     whole = np.asarray(image.fromarray(pixels[0]).resize((21, 16), image.Resampling.BICUBIC))
     np.testing.assert_allclose(found[0].transpose(1, 2, 0), whole[1:15, 4:18], atol=1.7)
-    fitting = preprocessing.prepared("m", {"x": pixels[:, :14, :14]}, [taken], meanings)["x"]
+    fitting = preprocessing.preprocess("m", {"x": pixels[:, :14, :14]}, [taken], meanings)["x"]
     # of the model's size already
     np.testing.assert_array_equal(fitting[0].transpose(1, 2, 0), pixels[0, :14, :14])
 
@@ -308,7 +312,7 @@ def test_the_centre_is_cut_out_of_images_whose_shorter_side_is_resized() -> None
 # ----------------------------------------------------------------------------------------
 
 IMAGE = TensorSpec("x", (None, 4, 4, 3), "float32")
-SPEC = image_classification(4, 4, 3, NAMES)
+SPEC = make_image_classification_spec(4, 4, 3, NAMES)
 
 
 def test_a_background_class_is_left_out() -> None:
@@ -339,7 +343,7 @@ def test_of_several_outputs_none_is_judged_before_it_is_named() -> None:
 
 
 def test_boxes_of_as_many_numbers_as_there_are_classes_are_no_scores() -> None:
-    folder = image_classification(4, 4, 3, ("cat", "dog"))
+    folder = make_image_classification_spec(4, 4, 3, ("cat", "dog"))
     boxes = TensorSpec("boxes", (1, 10, 4), "float32")
     detector = (
         boxes,
@@ -351,7 +355,7 @@ def test_boxes_of_as_many_numbers_as_there_are_classes_are_no_scores() -> None:
     with pytest.raises(ConfigError, match=r"no score for each class \('boxes' is \(1, 10, 4\)\)"):
         model(IMAGE, *detector, result_output="boxes").for_dataset(folder)
     # as many as there are numbers in all boxes
-    forty = image_classification(4, 4, 3, tuple(map(str, range(40))))
+    forty = make_image_classification_spec(4, 4, 3, tuple(map(str, range(40))))
     with pytest.raises(ConfigError, match="no score for each class"):
         model(IMAGE, boxes).for_dataset(forty)
 
@@ -363,7 +367,7 @@ def test_a_row_of_another_length_than_there_are_classes_is_found_when_it_comes()
 
 
 def test_one_number_that_is_no_probability_is_asked_about() -> None:
-    two = image_classification(4, 4, 3, NAMES[:2])
+    two = make_image_classification_spec(4, 4, 3, NAMES[:2])
     logit = TensorSpec("y", (None, 1), "float32")
     given = {"y": np.array([[-2.0], [0.25], [3.0]])}
     with pytest.raises(
@@ -375,7 +379,7 @@ def test_one_number_that_is_no_probability_is_asked_about() -> None:
 
 
 def test_a_folder_of_one_class_is_not_told_of_a_background_class() -> None:
-    one = image_classification(4, 4, 3, ("cat",))
+    one = make_image_classification_spec(4, 4, 3, ("cat",))
     with pytest.raises(
         ConfigError, match=r"2 classes apart .*has 1; a data set with samples of some classes"
     ) as caught:
@@ -385,7 +389,7 @@ def test_a_folder_of_one_class_is_not_told_of_a_background_class() -> None:
 
 def test_one_probability_is_that_of_the_second_of_two_classes() -> None:
     wrapper = model(IMAGE, TensorSpec("y", (None, 1), "float32"))
-    scores = wrapper.for_dataset(image_classification(4, 4, 3, NAMES[:2])).postprocess(
+    scores = wrapper.for_dataset(make_image_classification_spec(4, 4, 3, NAMES[:2])).postprocess(
         {"y": np.array([[0.8], [0.1]])}
     )
     np.testing.assert_array_equal(scores["scores"].argmax(1), [1, 0])
@@ -419,7 +423,8 @@ def test_a_process_that_runs_the_compiled_model_needs_neither_file_nor_framework
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        "nnpipe.modelwrappers.files.keras.opened_keras", lambda *given: pytest.fail("opened")
+        "nnpipe.modelwrappers.files.keras.open_keras_with_reason",
+        lambda *given: pytest.fail("opened"),
     )
     io = IOSpec((IMAGE,), (TensorSpec("y", (None, 3), "float32"),))
     wrapper = KerasModel(model_path=Path("nowhere.h5"), scale=255.0).with_io(io).for_dataset(SPEC)
@@ -473,8 +478,10 @@ def described(folder: Path, **said: Any) -> ONNXModel:
         (IMAGE,),
         (TensorSpec("y", (None, 3), "float32"), TensorSpec("features", (None, 3), "float32")),
     )
-    meaning = Meaning((InputMeaning("x", "image", **said),), (OutputMeaning("y", "logits", NAMES),))
-    Artifact.of(path, "onnx", io, meaning=meaning)
+    meaning = ModelMetadata(
+        (InputProcessing("x", "image", **said),), (OutputMetadata("y", "logits", NAMES),)
+    )
+    Artifact.create(path, "onnx", io, meaning=meaning)
     return ONNXModel(model_path=path).with_io(io)
 
 
@@ -517,7 +524,7 @@ def test_a_description_without_a_meaning_still_names_the_class_that_made_the_mod
     source = PyTorchDigitsCNN()
     path = tmp_path / "old.onnx"
     path.write_bytes(b"anything")
-    Artifact.of(path, "onnx", source.io, producer=source.describe())
+    Artifact.create(path, "onnx", source.io, producer=source.describe())
     wrapper = ONNXModel(model_path=path).with_io(source.io)
     pixels = np.full((1, 8, 8, 1), 16, np.uint8)
     assert wrapper.preprocess({"image": pixels})["image"].max() == 1
@@ -561,7 +568,7 @@ def test_where_only_code_says_what_to_do_the_class_that_has_it_is_found_again(
 ) -> None:
     made = Halving(step=4).open().save(tmp_path / "m.onnx")
     assert made.meaning is not None
-    assert made.meaning.code == {"class": Halving.dotted_path(), "arguments": {"step": 4}}
+    assert made.meaning.code == {"class": Halving.get_dotted_path(), "arguments": {"step": 4}}
     wrapper = ONNXModel(model_path=made.path).with_io(Halving.io)
     assert wrapper.preparation().source == "unknown"
     assert "which is not installed here" in wrapper.preparation().by
@@ -585,7 +592,9 @@ def test_where_only_code_says_what_to_do_the_class_that_has_it_is_found_again(
     assert found.meaning.code == made.meaning.code
     changed = ONNXModel(model_path=made.path, scale=1).with_io(Halving.io).for_dataset(SPEC)
     np.testing.assert_array_equal(changed.preprocess({"image": pixels})["x"], pixels)
-    assert changed.preparation().overridden == {"preprocess": (Halving.dotted_path(), "options")}
+    assert changed.preparation().overridden == {
+        "preprocess": (Halving.get_dotted_path(), "options")
+    }
 
 
 @pytest.mark.parametrize(
@@ -596,7 +605,7 @@ def test_no_class_is_imported_because_a_description_names_it(tmp_path: Path, str
     path.write_bytes(b"anything")
     (tmp_path / "evil_module.py").write_text("raise SystemExit('imported')")
     io = IOSpec((IMAGE,), (TensorSpec("y", (None, 3), "float32"),))
-    Artifact.of(
+    Artifact.create(
         path, "onnx", io, producer={"class": stranger, "arguments": {"model_path": "/etc/passwd"}}
     )
     wrapper = ONNXModel(model_path=path).with_io(io)
@@ -682,11 +691,12 @@ def test_other_axes_are_never_reshaped_nor_resized_into_place(
 
 
 def named_model(names: tuple[str, ...], output: TensorSpec, **options: Any) -> ONNXModel:
-    meaning = Meaning(
-        (InputMeaning("x"),), (OutputMeaning(output.name, options.pop("kind", "scores"), names),)
+    meaning = ModelMetadata(
+        (InputProcessing("x"),),
+        (OutputMetadata(output.name, options.pop("kind", "scores"), names),),
     )
     wrapper = model(TensorSpec("x", (None, 4), "float32"), output, **options)
-    return wrapper._with(known=Known(meaning, by="model.onnx.json"))
+    return wrapper._with(known=ModelFacts(meaning, by="model.onnx.json"))
 
 
 def spec_of(names: tuple[str, ...]) -> DatasetSpec:

@@ -16,7 +16,7 @@ from nnpipe.compilers.executorch import ExecuTorchCompiler
 from nnpipe.compilers.onnx_quantizer import ONNXStaticQuantizer
 from nnpipe.core.errors import ArtifactError, ConfigError, ConversionError
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.tensors import Batch, random_batch
+from nnpipe.core.tensors import Batch, generate_random_batch
 from nnpipe.frameworks import torch_onnx
 from nnpipe.modelwrappers.classification.small_cnn import PyTorchDigitsCNN
 from nnpipe.modelwrappers.files import torch_export as module
@@ -96,7 +96,7 @@ def test_a_large_program_is_written_as_onnx_weight_by_weight(
         *beside,
         "large.onnx.json",
     ]
-    batch = random_batch(wrapper.io, 2)
+    batch = generate_random_batch(wrapper.io, 2)
     with wrapper.open().session() as source, ONNXRuntime().load(made) as session:
         for name, expected in source.infer(batch).items():
             np.testing.assert_allclose(session.infer(batch)[name], expected, rtol=1e-4, atol=1e-5)
@@ -135,7 +135,7 @@ def test_attention_with_a_learnt_mask_whose_result_is_viewed_is_written_as_onnx(
     torch.export.save(program, path)
     wrapper = TorchExportModel(model_path=path)
     made = wrapper.open().export(tmp_path / "heads.onnx", "onnx")
-    inputs = random_batch(wrapper.io, 2)
+    inputs = generate_random_batch(wrapper.io, 2)
     with wrapper.open().session() as source, ONNXRuntime().load(made) as session:
         for name, expected in source.infer(inputs).items():
             np.testing.assert_allclose(session.infer(inputs)[name], expected, rtol=1e-4, atol=1e-5)
@@ -291,7 +291,7 @@ def test_bfloat16_is_converted_to_a_network_of_float32_with_equal_weights(
 ) -> None:
     wrapper = TorchExportModel(model_path=bfloat16_file, dtype="float32")
     assert {spec.dtype for spec in wrapper.io} == {"float32"}
-    batch = random_batch(wrapper.io, 3)
+    batch = generate_random_batch(wrapper.io, 3)
     with torch.no_grad():
         (expected,) = (
             (copy.deepcopy(small).float()(torch.from_numpy(array)).numpy())

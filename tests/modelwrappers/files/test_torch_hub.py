@@ -20,7 +20,7 @@ from torchvision_for_cpu import torchvision
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.tensors import random_batch
+from nnpipe.core.tensors import generate_random_batch
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.modelwrappers.files.torch_hub import TorchHubModel
 from nnpipe.testing.modelwrapper import ModelWrapperContract
@@ -100,7 +100,7 @@ class TestTorchHubModel(ModelWrapperContract):
 
 def test_preprocessing_is_that_of_the_published_weights(small: TorchHubModel) -> None:
     assert [spec.shape for spec in small.io] == [(None, 3, 16, 16), (None, 10)]
-    known = small.known()
+    known = small.read_facts()
     assert known.by == "timm small in10"
     assert known.meaning is not None
     (pixels,) = known.meaning.inputs
@@ -114,13 +114,13 @@ def test_preprocessing_is_that_of_the_published_weights(small: TorchHubModel) ->
     )
     larger = TorchHubModel(architecture="timm:small", input_size=(32, 32), num_classes=7)
     assert [spec.shape for spec in larger.io] == [(None, 3, 32, 32), (None, 7)]
-    assert larger.known().meaning.inputs[0].shortest_edge == 34  # type: ignore[union-attr]
+    assert larger.read_facts().meaning.inputs[0].shortest_edge == 34  # type: ignore[union-attr]
 
 
 def test_random_weights_are_said_to_be_untrained_and_follow_the_seed(
     small: TorchHubModel, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    batch = random_batch(small.io, 2)
+    batch = generate_random_batch(small.io, 2)
     with caplog.at_level(logging.WARNING, "nnpipe"):
         with small.open() as model, model.session() as session:
             expected = session.infer(batch)["logits"]
@@ -148,7 +148,7 @@ def test_it_is_exported_and_classifies(small: TorchHubModel, tmp_path: Path) -> 
 
     spec = DigitsDataset().spec
     wrapper = TorchHubModel(architecture="timm:small", colours="convert").for_dataset(spec)
-    batch = random_batch(wrapper.io, 3)
+    batch = generate_random_batch(wrapper.io, 3)
     with wrapper.open() as model, model.session() as session:
         expected = session.infer(batch)
         program = model.export(tmp_path / "m.pt2", "torch-export")
@@ -259,7 +259,7 @@ def test_networks_of_the_real_packages_compute_the_same_as_programs(
     from nnpipe.runtimes.pytorch import PyTorchRuntime
 
     wrapper = TorchHubModel(architecture=architecture, input_size=size, num_classes=5)
-    batch = random_batch(wrapper.io, 3)
+    batch = generate_random_batch(wrapper.io, 3)
     with wrapper.open() as model, model.session() as session:
         expected = session.infer(batch)["logits"]
         made = model.export(tmp_path / "m.pt2", "torch-export")
@@ -270,7 +270,7 @@ def test_networks_of_the_real_packages_compute_the_same_as_programs(
 
 def test_torchvisions_transforms_are_read_from_its_weights() -> None:
     models = torchvision().models
-    found = TorchHubModel(architecture="torchvision:efficientnet_b0").known().meaning
+    found = TorchHubModel(architecture="torchvision:efficientnet_b0").read_facts().meaning
     said = models.EfficientNet_B0_Weights.DEFAULT
     assert found is not None
     assert found.inputs[0].shortest_edge == said.transforms().resize_size[0]

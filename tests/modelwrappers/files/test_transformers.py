@@ -16,7 +16,7 @@ import nnpipe
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.tensors import random_batch
+from nnpipe.core.tensors import generate_random_batch
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.formats.model_folder import read_folder
 from nnpipe.modelwrappers.files.transformers import TransformersModel
@@ -70,7 +70,7 @@ def test_a_text_classifier_computes_what_transformers_computes(tmp_path: Path) -
     source = transformers.BertForSequenceClassification(config).eval()
     source.save_pretrained(tmp_path)
     wrapper = TransformersModel(model_folder=tmp_path, sequence_length=12)
-    batch = random_batch(wrapper.io, 3)
+    batch = generate_random_batch(wrapper.io, 3)
     batch["attention_mask"][:, 0] = 1
     with wrapper.open().session() as session, torch.no_grad():
         expected = source(
@@ -176,7 +176,7 @@ def test_damaged_preprocessing_is_named(vit: Path, tmp_path: Path) -> None:
     with pytest.raises(
         ArtifactError, match=r"preprocessor_config\.json: rescale_factor, image_mean and image_std"
     ):
-        TransformersModel(model_folder=path.parent).known()
+        TransformersModel(model_folder=path.parent).read_facts()
 
 
 def test_pickled_weights_are_refused(vit: Path, tmp_path: Path) -> None:

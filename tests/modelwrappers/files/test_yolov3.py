@@ -17,7 +17,7 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
-from nnpipe.core.tensors import random_batch
+from nnpipe.core.tensors import generate_random_batch
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets import SyntheticDetectionDataset
 from nnpipe.modelwrappers import YOLOv3
@@ -50,7 +50,7 @@ def assert_same(
 ) -> None:
     import torch
 
-    batch = random_batch(wrapper.io, count)
+    batch = generate_random_batch(wrapper.io, count)
     with wrapper.open() as live:
         live.load(weights)
         with live.session() as session:
@@ -107,7 +107,7 @@ def test_pictures_and_boxes_are_those_of_darknet(tmp_path: Path) -> None:
 
 def test_what_does_not_fit_leaves_the_model_as_it_was(tmp_path: Path) -> None:
     wrapper, weights = tiny(tmp_path)
-    batch = random_batch(wrapper.io, 1)
+    batch = generate_random_batch(wrapper.io, 1)
     with wrapper.open() as live:
         live.load(weights)
         with live.session() as session:
@@ -136,7 +136,7 @@ def test_the_name_is_that_of_the_wrapper() -> None:
 def test_the_same_network_from_other_files(tmp_path: Path, format: str) -> None:
     needs("onnxruntime", "h5py")
     wrapper, weights = tiny(tmp_path)
-    batch = random_batch(wrapper.io, 2)
+    batch = generate_random_batch(wrapper.io, 2)
     with wrapper.open() as live:
         live.load(weights)
         live.export(tmp_path / "tiny.onnx", "onnx")

@@ -18,7 +18,7 @@ from nnpipe.core.errors import ArtifactError, ConfigError, ConversionError
 from nnpipe.core.graph import Selector
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, generate_random_batch
 from nnpipe.datasets.synthetic import SyntheticImagesDataset
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 from nnpipe.testing.modelwrapper import ModelWrapperContract
@@ -172,7 +172,7 @@ def test_onnx_computes_the_same_for_any_batch(
     ]
     session = onnxruntime.InferenceSession(str(artifact.path), providers=["CPUExecutionProvider"])
     names = [spec.name for spec in wrapper.io.outputs]
-    batch = random_batch(wrapper.io, size, seed=size)
+    batch = generate_random_batch(wrapper.io, size, seed=size)
     same(
         dict(zip(names, session.run(names, batch), strict=True)),
         outputs_of(wrapper.open(), batch),
@@ -283,7 +283,7 @@ def test_a_model_that_is_no_graph_is_refused_in_one_line(
         model.export(tmp_path / "model", format)
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
-    outputs_of(model, random_batch(model.io, 2))  # running it is another matter
+    outputs_of(model, generate_random_batch(model.io, 2))  # running it is another matter
 
 
 @pytest.mark.slow
@@ -382,7 +382,7 @@ def test_the_inference_graph_names_layers_and_weights_as_the_module_does() -> No
 
 def test_values_before_an_operation_in_place_are_those_before_it() -> None:
     model = TangledWrapper().open()
-    batch = random_batch(model.io, 3)
+    batch = generate_random_batch(model.io, 3)
     found = model.get_intermediates(Selector(layer="first.*"), batch)
     with torch.no_grad():
         convolved = model.native.first[0](torch.from_numpy(batch["image"]))
@@ -400,7 +400,7 @@ def test_the_training_graph_computes_the_gradients() -> None:
     module = model.native
     parameters = dict(module.named_parameters())
     buffers = {name: value.clone() for name, value in module.named_buffers()}
-    inputs = random_batch(model.io, 8, seed=3)
+    inputs = generate_random_batch(model.io, 8, seed=3)
     truth = model.wrapper.random_truth(8, 3)
     given = {name: torch.from_numpy(array) for name, array in inputs.items()}
     targets = {name: torch.from_numpy(array) for name, array in truth.items()}
@@ -466,13 +466,13 @@ def test_threads_are_as_asked_for_and_then_as_before() -> None:
     before = torch.get_num_threads()
     model = PlainWrapper(num_threads=before + 1).open()
     with model.session() as session:
-        session.infer(random_batch(model.io, 1))
+        session.infer(generate_random_batch(model.io, 1))
         assert torch.get_num_threads() == before + 1
     assert torch.get_num_threads() == before
 
 
 def test_inputs_are_taken_without_a_copy() -> None:
-    batch = random_batch(PlainWrapper().io, 2)
+    batch = generate_random_batch(PlainWrapper().io, 2)
     with PlainWrapper().open().session() as session:
         session.infer(batch)
         session.put(batch)
@@ -526,7 +526,7 @@ def test_shared_weights_stay_shared(tmp_path: Path) -> None:
     other.load(path)
     same(other.get_weights(), model.get_weights(), atol=0)
     assert other.native[5].weight is other.native[3].weight
-    batch = random_batch(model.io, 2)
+    batch = generate_random_batch(model.io, 2)
     same(outputs_of(other, batch), outputs_of(model, batch), atol=0)
 
 

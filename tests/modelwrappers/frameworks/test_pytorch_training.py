@@ -106,10 +106,10 @@ def test_the_step_size_asked_for_is_the_one_used() -> None:
 
 def test_the_step_size_falls_to_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tensorboard.compat.notf", ModuleType("notf"))
-    from nnpipe.testing._training import curves
+    from nnpipe.testing._training import read_curves
 
     Plain().open().train(images(), options(num_epochs=5, logdir=str(tmp_path)))
-    found = curves(tmp_path)
+    found = read_curves(tmp_path)
     assert set(found) == {
         "train/loss",
         "train/accuracy",
@@ -203,13 +203,13 @@ def test_an_interrupted_training_leaves_whole_event_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "tensorboard.compat.notf", ModuleType("notf"))
-    from nnpipe.testing._training import curves
+    from nnpipe.testing._training import read_curves
 
     model = Plain().open()
     with pytest.raises(KeyboardInterrupt):
         # 5 and 1 batches an epoch
         model.train(images(), options(num_epochs=9, logdir=str(tmp_path)), Stop(12))
-    found = curves(tmp_path)
+    found = read_curves(tmp_path)
     assert {name: len(points) for name, points in found.items()} == dict.fromkeys(found, 2)
     assert found
     assert not model.native.training
@@ -292,11 +292,11 @@ def test_a_large_model_is_given_the_threads_it_has_work_for(
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
-        assert pytorch_training.useful_threads(Plain(), Plain().build(), 16) == 1
+        assert pytorch_training.count_useful_threads(Plain(), Plain().build(), 16) == 1
         # 16 samples through 48 x 8 + 8 x 4 multiplications and additions.
         monkeypatch.setattr(pytorch_training, "_OPERATIONS_A_THREAD", 16 * 2 * 416 / 2)
-        assert pytorch_training.useful_threads(Plain(), Plain().build(), 16) == 2
-        assert pytorch_training.useful_threads(Plain(), Plain().build(), 16000) == 3
+        assert pytorch_training.count_useful_threads(Plain(), Plain().build(), 16) == 2
+        assert pytorch_training.count_useful_threads(Plain(), Plain().build(), 16000) == 3
     finally:
         torch.set_num_threads(before)
 
@@ -336,9 +336,9 @@ def test_a_training_that_was_interrupted_goes_on_where_its_folder_says(
 
 
 def test_the_loss_of_each_sample_can_be_had_from_a_wrapper() -> None:
-    from nnpipe.modelwrappers.frameworks.pytorch_training import OutputOfWrapper
+    from nnpipe.modelwrappers.frameworks.pytorch_training import WrapperOutput
 
     logits, label = torch.randn(5, 4), torch.arange(5) % 4
-    output = OutputOfWrapper((logits,), {"label": label}, wrapper=Plain())
+    output = WrapperOutput((logits,), {"label": label}, wrapper=Plain())
     expected = torch.nn.functional.cross_entropy(logits, label, reduction="none")
     assert torch.allclose(output.losses, expected)

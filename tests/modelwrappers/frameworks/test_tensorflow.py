@@ -17,7 +17,7 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import Batch, DatasetSpec, IOSpec, TensorSpec
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
-from nnpipe.frameworks.keras import copying_variables
+from nnpipe.frameworks.keras import suppress_copy_warning
 from nnpipe.modelwrappers.frameworks.tensorflow import TensorFlowWrapper
 from nnpipe.testing._analysis import assert_well_formed
 from nnpipe.testing.modelwrapper import ModelWrapperContract
@@ -374,7 +374,7 @@ def trained() -> Any:
 
 @pytest.mark.parametrize("name", ["model.h5", "model.weights.h5", "model.keras", "odd.bin"])
 def test_every_kind_of_keras_file_can_be_read(name: str, trained: Any, tmp_path: Path) -> None:
-    with copying_variables():
+    with suppress_copy_warning():
         if name.endswith(".weights.h5"):
             trained.native.save_weights(tmp_path / name)
         elif name.endswith(".h5"):
@@ -404,7 +404,7 @@ def test_weights_of_another_model_are_refused(
             return IOSpec(Dot().io.inputs, (vector("scores", 3 if self.twice else self.units),))
 
     model = Other(**other).open().native
-    with copying_variables():
+    with suppress_copy_warning():
         (model.save_weights if name.endswith("weights.h5") else model.save)(tmp_path / name)
     live = Dot().open()
     before = live.get_weights()

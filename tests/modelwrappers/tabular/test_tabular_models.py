@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from repeated import RULES_OF_SESSIONS, SAME_IN_A_FRAMEWORK
 
-from nnpipe.core.category_code import category_code
+from nnpipe.core.category_code import encode_category
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.preprocessing import prepared
+from nnpipe.core.preprocessing import preprocess
 from nnpipe.core.tensors import TensorSpec
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.synthetic import SyntheticTabularDataset
@@ -73,7 +73,7 @@ class TestPyTorchTabularNetwork(ModelWrapperContract):
 def accuracy(wrapper: ModelWrapper, session: Any) -> float:
     inputs, truth = DATA.read(DATA.split("test"))
     found = DATA.evaluate(wrapper.postprocess(session.infer(wrapper.preprocess(inputs))), truth)
-    return DATA.task.primary.of(found)
+    return DATA.task.primary.compute(found)
 
 
 def test_trees_learn_the_table_and_run_in_onnx_runtime_with_their_encoding(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_trees_learn_the_table_and_run_in_onnx_runtime_with_their_encoding(tmp_p
             meaning = artifact.meaning
             assert meaning is not None
             inputs = DATA.read(np.arange(9))[0]
-            given = prepared(
+            given = preprocess(
                 "a file", inputs, artifact.io.inputs, {each.name: each for each in meaning.inputs}
             )
             np.testing.assert_array_equal(given["features"], wrapper.preprocess(inputs)["features"])
@@ -119,7 +119,7 @@ def test_a_number_is_predicted_and_its_trees_run_in_onnx_runtime(tmp_path: Path)
         with model.session() as own, ONNXRuntime().load(artifact) as other:
             mine, its = (each.infer(wrapper.preprocess(inputs)) for each in (own, other))
         np.testing.assert_allclose(its["value"], mine["value"], rtol=1e-5)
-    assert data.task.metric("r2").of(data.evaluate(mine, truth)) > 0.95
+    assert data.task.metric("r2").compute(data.evaluate(mine, truth)) > 0.95
 
 
 @pytest.mark.parametrize("estimator", ["linear", "forest"])
@@ -141,7 +141,7 @@ def test_estimators_predict_numbers_and_classes_as_in_onnx(tmp_path: Path, estim
         name = wrapper.io.outputs[0].name
         np.testing.assert_allclose(its[name], mine[name], rtol=1e-4, atol=1e-5)
         found = data.evaluate(mine, truth)
-        assert data.task.metric("accuracy" if least else "r2").of(found) > (least or 0.9)
+        assert data.task.metric("accuracy" if least else "r2").compute(found) > (least or 0.9)
 
 
 def test_another_data_set_is_refused() -> None:
@@ -187,4 +187,4 @@ def test_damaged_trees_never_reach_xgboost(tmp_path: Path, change: Any, said: st
 
 
 def test_categories_have_the_same_codes_everywhere() -> None:
-    assert category_code("red") == 205119453184404.0
+    assert encode_category("red") == 205119453184404.0

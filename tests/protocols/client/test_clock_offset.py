@@ -5,7 +5,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnpipe.protocols.client.session import ClockRelation, Exchange, best
+from nnpipe.protocols.client.session import ClockRelation, Exchange, select_best_exchange
 
 DELAYS = st.integers(0, 10**9)
 
@@ -39,8 +39,10 @@ def test_times_are_related_within_the_stated_bound(
     delays: list[tuple[int, int]], offset: int, ppm: int, when: float
 ) -> None:
     start, span = 10**12, 10 * 10**9
-    first = best([exchange(start, d[0], 0, d[1], offset, ppm) for d in delays])
-    last = best([exchange(start + span, d[0], 0, d[1], offset, ppm) for d in delays])
+    first = select_best_exchange([exchange(start, d[0], 0, d[1], offset, ppm) for d in delays])
+    last = select_best_exchange(
+        [exchange(start + span, d[0], 0, d[1], offset, ppm) for d in delays]
+    )
     relation = ClockRelation(first, last)
     host = start + when * span
     shown = host + offset + host * ppm / 1e6
@@ -52,7 +54,7 @@ def test_times_are_related_within_the_stated_bound(
 
 
 def test_the_shortest_round_trip_is_the_best() -> None:
-    found = best(
+    found = select_best_exchange(
         [
             exchange(0, 5000, 10, 5000, 42, 0),
             exchange(0, 10, 10, 30, 42, 0),

@@ -28,15 +28,15 @@ from nnpipe.core.errors import (
 from nnpipe.core.runtime_protocol import RemoteOptions, ServerOptions
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.protocols.client.session import RemoteSession, open_session
-from nnpipe.protocols.conversation.frame import ErrorCode, available
+from nnpipe.protocols.conversation.frame import ErrorCode, get_check_bits
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.rules import Extension
 from nnpipe.protocols.network import NetworkProtocol, UnixProtocol
 from nnpipe.protocols.server.serve import check_exposure
 from nnpipe.protocols.tls import TLSProtocol
 from nnpipe.testing.component import ComponentContract
-from nnpipe.testing.fakes import expected, fake_model
-from nnpipe.testing.protocol import IO, a_batch, same
+from nnpipe.testing.fakes import compute_expected, write_fake_model
+from nnpipe.testing.protocol import IO, assert_equal_outputs, create_batch
 from nnpipe.testing.session import InferenceSessionContract, OpenSession
 
 KEYS = Path(__file__).parents[2] / "data" / "tls"
@@ -60,15 +60,15 @@ class TestRemoteSession(InferenceSessionContract):
     @pytest.fixture
     def open_session(self, servers: list[Server], tmp_path: Path) -> OpenSession:
         turns = itertools.cycle(servers)  # each serves one client at a time
-        return lambda: open_session(next(turns).protocol, fake_model(tmp_path, IO))
+        return lambda: open_session(next(turns).protocol, write_fake_model(tmp_path, IO))
 
     @pytest.fixture
     def batch(self) -> Batch:
-        return a_batch(2, 1)
+        return create_batch(2, 1)
 
     @pytest.fixture
     def other_batch(self) -> Batch:
-        return a_batch(2, 2)
+        return create_batch(2, 2)
 
 
 class TestRemoteOptions(ComponentContract):
@@ -94,59 +94,59 @@ class TestServerOptions(ComponentContract):
 def test_results_are_right_whatever_was_agreed_on(
     server: Server, tmp_path: Path, check: str, extensions: int
 ) -> None:
-    limits = Limits(checks=available([check]), extensions=extensions)
+    limits = Limits(checks=get_check_bits([check]), extensions=extensions)
     with open_session(
-        server.protocol, fake_model(tmp_path, IO, padding=3_000_000), limits=limits
+        server.protocol, write_fake_model(tmp_path, IO, padding=3_000_000), limits=limits
     ) as session:
         for seed in range(4):
-            batch = a_batch(500 if seed % 2 else 1, seed)
-            same(session.infer(batch), expected(IO, batch))
-        batches = [a_batch(2, seed) for seed in range(10)]
+            batch = create_batch(500 if seed % 2 else 1, seed)
+            assert_equal_outputs(session.infer(batch), compute_expected(IO, batch))
+        batches = [create_batch(2, seed) for seed in range(10)]
         for batch, found in zip(batches, session.stream(batches), strict=True):
-            same(found, expected(IO, batch))
+            assert_equal_outputs(found, compute_expected(IO, batch))
         assert session.stats()["inferences"] == 14
         if not extensions & Extension.PIPELINING:
             with pytest.raises(NotSupported, match="one request at a time"):
-                session.pipelined([a_batch()])
+                session.run_pipelined([create_batch()])
 
 
 @pytest.mark.parametrize("size", [0, 1, 8191, 8192, 8193, 1 << 20, 20_000_000])
 def test_payloads_of_all_sizes_arrive(server: Server, tmp_path: Path, size: int) -> None:
     io = IOSpec((TensorSpec("x", (None,), "uint8"),), (TensorSpec("y", (None,), "uint8"),))
-    with open_session(server.protocol, fake_model(tmp_path, io)) as session:
+    with open_session(server.protocol, write_fake_model(tmp_path, io)) as session:
         batch = {"x": np.random.default_rng(size).integers(0, 256, size, np.uint8)}
-        same(session.infer(batch), expected(io, batch))
+        assert_equal_outputs(session.infer(batch), compute_expected(io, batch))
         batches = [batch] * 5
-        for found in session.pipelined(batches):
-            same(found, expected(io, batch))
+        for found in session.run_pipelined(batches):
+            assert_equal_outputs(found, compute_expected(io, batch))
 
 
 def test_outputs_fetched_twice_are_the_same_and_ones_own(server: Server, tmp_path: Path) -> None:
-    with open_session(server.protocol, fake_model(tmp_path, IO)) as session:
-        session.put(a_batch())
+    with open_session(server.protocol, write_fake_model(tmp_path, IO)) as session:
+        session.put(create_batch())
         session.run()
         first = session.get()
         first["scores"][:] = 0
-        same(session.get(), expected(IO, a_batch()))
+        assert_equal_outputs(session.get(), compute_expected(IO, create_batch()))
         session.run()
-        same(session.get(), expected(IO, a_batch()))
+        assert_equal_outputs(session.get(), compute_expected(IO, create_batch()))
 
 
 def test_a_pipeline_left_early_ends_the_session(server: Server, tmp_path: Path) -> None:
-    with open_session(server.protocol, fake_model(tmp_path, IO)) as session:
-        for number, _ in enumerate(session.pipelined(a_batch(1, n) for n in range(10))):
+    with open_session(server.protocol, write_fake_model(tmp_path, IO)) as session:
+        for number, _ in enumerate(session.run_pipelined(create_batch(1, n) for n in range(10))):
             if number == 3:
                 break
         with pytest.raises(NNPipeError, match="closed"):
-            session.infer(a_batch())
+            session.infer(create_batch())
 
 
 def test_a_wrong_batch_in_a_pipeline_is_named_and_nothing_is_sent(
     server: Server, tmp_path: Path
 ) -> None:
-    with open_session(server.protocol, fake_model(tmp_path, IO)) as session:
+    with open_session(server.protocol, write_fake_model(tmp_path, IO)) as session:
         with pytest.raises(SpecMismatch, match="image"):
-            next(session.pipelined([{"mask": np.zeros(7, np.float32)}]))
+            next(session.run_pipelined([{"mask": np.zeros(7, np.float32)}]))
         check_session(session)
 
 
@@ -154,19 +154,19 @@ def test_inputs_larger_than_the_server_takes_are_refused(tmp_path: Path) -> None
     io = IOSpec((TensorSpec("x", (None,), "uint8"),), (TensorSpec("y", (3,), "uint8"),))
     fixed = IOSpec((TensorSpec("x", (1001,), "uint8"),), io.outputs)
     with Server("--max-input-bytes", "1000") as server:
-        with open_session(server.protocol, fake_model(tmp_path, io)) as session:
+        with open_session(server.protocol, write_fake_model(tmp_path, io)) as session:
             with pytest.raises(NNPipeError, match="1,000"):
                 session.put({"x": np.zeros(2000, np.uint8)})
             session.infer({"x": np.zeros(900, np.uint8)})
         with pytest.raises(TargetError, match="1,001") as caught:
-            open_session(server.protocol, fake_model(tmp_path, fixed))
+            open_session(server.protocol, write_fake_model(tmp_path, fixed))
         assert caught.value.code == ErrorCode.MEMORY
 
 
 def test_outputs_larger_than_the_host_takes_are_refused(server: Server, tmp_path: Path) -> None:
     io = IOSpec((TensorSpec("x", (3,), "uint8"),), (TensorSpec("y", (5000,), "uint8"),))
     options = RemoteOptions(max_output_bytes=4000)
-    with open_session(server.protocol, fake_model(tmp_path, io), options) as session:
+    with open_session(server.protocol, write_fake_model(tmp_path, io), options) as session:
         session.put({"x": np.zeros(3, np.uint8)})
         session.run()
         with pytest.raises(TargetError, match="5,000"):
@@ -180,14 +180,14 @@ def test_a_model_of_another_format_is_refused_with_both_named(
     with pytest.raises(
         TargetError, match="runs fake or fake-native, the model is 'onnx'"
     ) as caught:
-        open_session(server.protocol, fake_model(tmp_path, IO, format="onnx"))
+        open_session(server.protocol, write_fake_model(tmp_path, IO, format="onnx"))
     assert caught.value.code == ErrorCode.MODEL
 
 
 def test_a_model_that_changed_since_it_was_described_is_refused(
     server: Server, tmp_path: Path
 ) -> None:
-    model = fake_model(tmp_path, IO)
+    model = write_fake_model(tmp_path, IO)
     model.path.write_bytes(b'{"spin_us": 1}\n')
     with pytest.raises(TargetError) as caught:
         open_session(server.protocol, model)
@@ -201,7 +201,7 @@ def test_a_model_that_changed_since_it_was_described_is_refused(
 def test_strings_do_not_travel(server: Server, tmp_path: Path) -> None:
     io = IOSpec((TensorSpec("words", (3,), "string"),), (TensorSpec("y", (1,), "uint8"),))
     with pytest.raises(TargetError, match="'words'"):
-        open_session(server.protocol, fake_model(tmp_path, io))
+        open_session(server.protocol, write_fake_model(tmp_path, io))
 
 
 # -- what is known of the target
@@ -211,9 +211,9 @@ def test_strings_do_not_travel(server: Server, tmp_path: Path) -> None:
 def test_statistics_can_be_written_as_json_and_say_what_was_counted(
     server: Server, tmp_path: Path
 ) -> None:
-    with open_session(server.protocol, fake_model(tmp_path, IO)) as session:
+    with open_session(server.protocol, write_fake_model(tmp_path, IO)) as session:
         for _ in range(5):
-            session.infer(a_batch())
+            session.infer(create_batch())
         found = json.loads(json.dumps(session.stats(), allow_nan=False))
         assert found["counter"] == "wall"
         assert found["rate"] == 10**9
@@ -229,11 +229,11 @@ def test_statistics_can_be_written_as_json_and_say_what_was_counted(
 def test_each_run_is_split_into_host_wire_and_target(server: Server, tmp_path: Path) -> None:
     import time
 
-    with open_session(server.protocol, fake_model(tmp_path, IO, spin_us=300)) as session:
-        session.infer(a_batch())
+    with open_session(server.protocol, write_fake_model(tmp_path, IO, spin_us=300)) as session:
+        session.infer(create_batch())
         starts, ends = [], []
         for _ in range(20):
-            session.put(a_batch())
+            session.put(create_batch())
             starts.append(time.perf_counter_ns())
             session.run()
             ends.append(time.perf_counter_ns())
@@ -251,9 +251,9 @@ def test_each_run_is_split_into_host_wire_and_target(server: Server, tmp_path: P
 
 
 def test_the_targets_resources_are_told(server: Server, tmp_path: Path) -> None:
-    with open_session(server.protocol, fake_model(tmp_path, IO, spin_us=100_000)) as session:
+    with open_session(server.protocol, write_fake_model(tmp_path, IO, spin_us=100_000)) as session:
         for _ in range(8):
-            session.infer(a_batch())
+            session.infer(create_batch())
         found = session.resources()
         assert len(found["time_ns"]) >= 3
         assert found.keys() >= {"time_ns", "cpu_percent", "process_bytes", "memory_bytes"}
@@ -271,8 +271,8 @@ def test_the_targets_log_is_heard(
     server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "nnpipe")
-    with open_session(server.protocol, fake_model(tmp_path, IO)) as session:
-        session.infer(a_batch())
+    with open_session(server.protocol, write_fake_model(tmp_path, IO)) as session:
+        session.infer(create_batch())
     heard = [record.getMessage() for record in caplog.records if record.name == "nnpipe.target"]
     assert any("loading the model: fake" in line for line in heard)
 
@@ -290,7 +290,7 @@ def test_a_server_at_a_unix_socket(tmp_path: Path) -> None:
         for _ in range(2):
             serves(protocol, tmp_path)
         with pytest.raises(TargetError, match="SIGKILL"):
-            open_session(protocol, fake_model(tmp_path, IO, fault="die", at="load"))
+            open_session(protocol, write_fake_model(tmp_path, IO, fault="die", at="load"))
         serves(protocol, tmp_path)
         assert server.stop() == 0
     assert not path.exists()
@@ -305,15 +305,17 @@ def test_a_server_with_tls(tmp_path: Path) -> None:
         for _ in range(2):
             serves(protocol, tmp_path)
         with (
-            open_session(protocol, fake_model(tmp_path, IO)),
+            open_session(protocol, write_fake_model(tmp_path, IO)),
             pytest.raises(TargetError, match="another client"),
         ):
-            open_session(protocol, fake_model(tmp_path, IO))
+            open_session(protocol, write_fake_model(tmp_path, IO))
         # Nobody can speak in the name of a worker that died, but that it died is noticed.
         with pytest.raises(TransportError):
-            open_session(protocol, fake_model(tmp_path, IO, fault="die", at="load"))
+            open_session(protocol, write_fake_model(tmp_path, IO, fault="die", at="load"))
         with pytest.raises(TransportError):
-            open_session(NetworkProtocol(port=server.port, timeout=1.0), fake_model(tmp_path, IO))
+            open_session(
+                NetworkProtocol(port=server.port, timeout=1.0), write_fake_model(tmp_path, IO)
+            )
         serves(protocol, tmp_path)
         assert server.stop() == 0
 
@@ -332,7 +334,7 @@ def test_a_tls_server_that_wants_certificates_of_its_clients(tmp_path: Path) -> 
     ) as server:
         anonymous = TLSProtocol(port=server.port, ca=KEYS / "ca.pem", timeout=3.0)
         with pytest.raises(TransportError):
-            open_session(anonymous, fake_model(tmp_path, IO))
+            open_session(anonymous, write_fake_model(tmp_path, IO))
         known = TLSProtocol(
             port=server.port,
             ca=KEYS / "ca.pem",
@@ -358,7 +360,7 @@ def test_only_those_who_know_the_token_are_served(tmp_path: Path) -> None:
     right, wrong = tmp_path / "right", tmp_path / "wrong"
     right.write_text("a token that is long enough\n")
     wrong.write_text("another token of some length\n")
-    model = fake_model(tmp_path, IO)
+    model = write_fake_model(tmp_path, IO)
     with Server("--token-file", str(right)) as server:
         with pytest.raises(AuthenticationError, match="refused"):
             open_session(server.protocol, model, RemoteOptions(token_file=wrong))
@@ -371,9 +373,9 @@ def test_only_those_who_know_the_token_are_served(tmp_path: Path) -> None:
 def test_a_token_must_be_long_enough_to_be_one(tmp_path: Path) -> None:
     (tmp_path / "short").write_text("short")
     with pytest.raises(ConfigError, match="16"):
-        RemoteOptions(token_file=tmp_path / "short").token()
+        RemoteOptions(token_file=tmp_path / "short").read_token()
     with pytest.raises(ConfigError, match="nowhere"):
-        RemoteOptions(token_file=tmp_path / "nowhere").token()
+        RemoteOptions(token_file=tmp_path / "nowhere").read_token()
 
 
 def test_other_machines_are_not_served_without_a_token_or_a_clear_word(tmp_path: Path) -> None:
@@ -390,7 +392,7 @@ def test_other_machines_are_not_served_without_a_token_or_a_clear_word(tmp_path:
 def test_machine_code_is_refused_unless_the_server_was_started_to_run_it(
     server: Server, tmp_path: Path
 ) -> None:
-    model = fake_model(tmp_path, IO, format="fake-native")
+    model = write_fake_model(tmp_path, IO, format="fake-native")
     with pytest.raises(TargetError, match="--allow-native-code-from-clients") as caught:
         open_session(server.protocol, model)
     assert caught.value.code == ErrorCode.NATIVE_CODE
@@ -406,7 +408,7 @@ def test_a_client_cannot_write_where_it_likes(tmp_path: Path, name: str) -> None
     with Server("--save-model-path", str(kept)) as server:
         with pytest.raises(TargetError, match="no path"):
             open_session(
-                server.protocol, fake_model(tmp_path, IO), RemoteOptions(save_model_path=name)
+                server.protocol, write_fake_model(tmp_path, IO), RemoteOptions(save_model_path=name)
             )
     assert [*kept.iterdir()] == []
 
@@ -420,7 +422,7 @@ def test_the_server_imports_no_dataset_report_or_training_and_stays_small(
 ) -> None:
     import psutil
 
-    with open_session(server.protocol, fake_model(tmp_path, IO)) as session:
+    with open_session(server.protocol, write_fake_model(tmp_path, IO)) as session:
         check_session(session)
         sizes = [
             process.memory_info().rss
@@ -454,9 +456,9 @@ def test_the_server_imports_no_dataset_report_or_training_and_stays_small(
 def test_the_session_is_what_measuring_expects(server: Server, tmp_path: Path) -> None:
     from nnpipe.measuring.loop import Window
 
-    with open_session(server.protocol, fake_model(tmp_path, IO)) as session:
+    with open_session(server.protocol, write_fake_model(tmp_path, IO)) as session:
         assert isinstance(session, RemoteSession)
-        batches = [a_batch(2, n) for n in range(5)]
+        batches = [create_batch(2, n) for n in range(5)]
         with Window(session) as window:
             samples = window.check(batches)
             window.warm_up(batches, 3)

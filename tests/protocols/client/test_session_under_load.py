@@ -17,10 +17,10 @@ from nnpipe.measuring.audit import audit_outputs
 from nnpipe.measuring.load import Load, Scenario, Until
 from nnpipe.measuring.load_generator import run_load
 from nnpipe.protocols.client.session import open_session
-from nnpipe.protocols.conversation.frame import available
+from nnpipe.protocols.conversation.frame import get_check_bits
 from nnpipe.protocols.conversation.handshake import Limits
-from nnpipe.testing.fakes import fake_model
-from nnpipe.testing.protocol import IO, a_batch
+from nnpipe.testing.fakes import write_fake_model
+from nnpipe.testing.protocol import IO, create_batch
 
 LOADS = [
     Load(scenario=name, rate=2000.0 if name == "server" else None) for name in get_args(Scenario)
@@ -38,9 +38,9 @@ def server() -> Iterator[Server]:
 def test_each_scenario_runs_on_a_target(
     server: Server, tmp_path: Path, load: Load, extensions: int
 ) -> None:
-    limits = Limits(checks=available(), extensions=extensions)
-    queries = [[a_batch(1, seed)] for seed in range(20)]
-    with open_session(server.protocol, fake_model(tmp_path, IO), limits=limits) as session:
+    limits = Limits(checks=get_check_bits(), extensions=extensions)
+    queries = [[create_batch(1, seed)] for seed in range(20)]
+    with open_session(server.protocol, write_fake_model(tmp_path, IO), limits=limits) as session:
         found = run_load(session, queries, load, Until(queries=300), warmup=5)
         assert len(found.series) == 300
         columns = found.series.columns
@@ -58,8 +58,11 @@ def test_each_scenario_runs_on_a_target(
 
 
 def test_queries_of_several_calls_run_on_a_target(server: Server, tmp_path: Path) -> None:
-    queries = [[a_batch(1, seed), a_batch(1, seed + 1), a_batch(1, seed + 2)] for seed in range(5)]
-    with open_session(server.protocol, fake_model(tmp_path, IO)) as session:
+    queries = [
+        [create_batch(1, seed), create_batch(1, seed + 1), create_batch(1, seed + 2)]
+        for seed in range(5)
+    ]
+    with open_session(server.protocol, write_fake_model(tmp_path, IO)) as session:
         load = Load(scenario="multi-stream")
         assert audit_outputs(session, queries, load, Until(queries=50)).verdict == "passed"
         assert (

@@ -5,7 +5,15 @@ import random
 
 import pytest
 
-from nnpipe.protocols.conversation.frame import CHECKS, CRC32, XXH3, Check, available, best, by_bit
+from nnpipe.protocols.conversation.frame import (
+    CHECKS,
+    CRC32,
+    XXH3,
+    Check,
+    find_check,
+    get_check_bits,
+    select_check,
+)
 
 SIZES = (0, 1, 7, 8, 9, 240, 241, 4096, 8192, 8193, 12_345, 150_528, 2_000_001)
 
@@ -50,14 +58,14 @@ def test_every_single_flipped_bit_is_found(check: Check, size: int) -> None:
 
 
 def test_the_best_of_what_both_have_is_chosen() -> None:
-    assert best(CRC32.bit) is CRC32
-    assert best(CRC32.bit | XXH3.bit) is XXH3
-    assert best(0) is CRC32
-    assert by_bit(XXH3.bit) is XXH3
-    assert by_bit(3) is None
+    assert select_check(CRC32.bit) is CRC32
+    assert select_check(CRC32.bit | XXH3.bit) is XXH3
+    assert select_check(0) is CRC32
+    assert find_check(XXH3.bit) is XXH3
+    assert find_check(3) is None
 
 
 def test_crc32_is_always_offered() -> None:
-    assert available() == CRC32.bit | XXH3.bit
-    assert available([]) == available(["crc32"]) == CRC32.bit
-    assert available(["xxh3"]) == CRC32.bit | XXH3.bit
+    assert get_check_bits() == CRC32.bit | XXH3.bit
+    assert get_check_bits([]) == get_check_bits(["crc32"]) == CRC32.bit
+    assert get_check_bits(["xxh3"]) == CRC32.bit | XXH3.bit

@@ -18,7 +18,7 @@ from nnpipe.protocols.conversation.frame import (
     ErrorCode,
     FrameFlag,
     FrameKind,
-    header,
+    pack_header,
 )
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.host import HostConversation
@@ -73,7 +73,7 @@ def test_the_table_decides_what_a_host_may_say_and_where_it_leads(
         with pytest.raises(LocalProtocolError, match=kind.name):
             talk.host.ask(kind, (), step)
         # One that says it nevertheless is not listened to.
-        feed(talk.target, header(kind, step, talk.target.number + 1, 0, 0))
+        feed(talk.target, pack_header(kind, step, talk.target.number + 1, 0, 0))
         with pytest.raises(RemoteProtocolError):
             talk.target.next_message()
         assert talk.target.state is ConversationState.CLOSED
@@ -315,7 +315,7 @@ def test_an_inference_in_one_request_must_be_agreed_on(extensions: int) -> None:
     talk = talk_in(ConversationState.READY, Limits(extensions=extensions))
     with pytest.raises(LocalProtocolError, match="INFER"):
         talk.host.ask(FrameKind.INFER, (b"x",))
-    feed(talk.target, header(FrameKind.INFER, 0, talk.target.number + 1, 0, 0))
+    feed(talk.target, pack_header(FrameKind.INFER, 0, talk.target.number + 1, 0, 0))
     with pytest.raises(RemoteProtocolError, match="INFER"):
         talk.target.next_message()
 
@@ -334,7 +334,7 @@ def test_inferences_wait_for_each_other_without_pipelining() -> None:
 @pytest.mark.parametrize("length", [33, 1 << 20, 0xFFFF_FFFF])
 def test_a_stranger_cannot_claim_a_length(length: int) -> None:
     target = TargetConversation()
-    feed(target, header(FrameKind.HELLO, 0, 1, length, 0))
+    feed(target, pack_header(FrameKind.HELLO, 0, 1, length, 0))
     with pytest.raises(RemoteProtocolError, match=f"{length:,}"):
         target.next_message()
 
@@ -358,7 +358,7 @@ def test_lengths_are_bounded_by_kind(
     limits = Limits(largest=1000, part=64)
     for length, allowed in ((most, True), (most + 1, False), (0xFFFF_FFFF, False)):
         talk = talk_in(state, limits)
-        feed(talk.target, header(kind, step, talk.target.number + 1, length, 0))
+        feed(talk.target, pack_header(kind, step, talk.target.number + 1, length, 0))
         if allowed and length:
             assert talk.target.next_message() is None  # waits for the payload
         elif not allowed:
@@ -374,14 +374,14 @@ def test_an_output_too_large_for_the_host_is_not_sent_and_not_taken() -> None:
     talk.asks(FrameKind.OUTPUT)
     with pytest.raises(LocalProtocolError):
         talk.target.answer((bytes(1001),))
-    feed(talk.host, header(FrameKind.OK, 0, talk.target.number, 1001, 0))
+    feed(talk.host, pack_header(FrameKind.OK, 0, talk.target.number, 1001, 0))
     with pytest.raises(RemoteProtocolError, match="1,001"):
         talk.host.next_message()
     talk = talk_in(ConversationState.DONE, Limits(largest=1000))
     talk.asks(FrameKind.INFER)
     with pytest.raises(LocalProtocolError):
         talk.target.answer((bytes(32), bytes(1001)))
-    feed(talk.host, header(FrameKind.OK, 0, talk.target.number, 1033, 0))
+    feed(talk.host, pack_header(FrameKind.OK, 0, talk.target.number, 1033, 0))
     with pytest.raises(RemoteProtocolError, match="1,033"):
         talk.host.next_message()
 
@@ -389,17 +389,17 @@ def test_an_output_too_large_for_the_host_is_not_sent_and_not_taken() -> None:
 @pytest.mark.parametrize(
     "frame",
     [
-        header(FrameKind.OK, 0, 99, 0, 0),
-        header(FrameKind.OK, 1, 5, 0, 0),
-        header(FrameKind.OK, 0x80, 5, 0, 0),
-        header(FrameKind.ERROR, 1, 5, 4, 0),
-        header(FrameKind.ERROR, 0, 6, 4, 0),
-        header(FrameKind.DATA, 0, 5, 0, 0),
-        header(FrameKind.LOG, 0, 1, 4, 0),
-        header(FrameKind.LOG, 1, 0, 4, 0),
-        header(FrameKind.LOG, 0, 0, 5000, 0),
-        header(0, 0, 5, 0, 0),
-        header(200, 0, 5, 0, 0),
+        pack_header(FrameKind.OK, 0, 99, 0, 0),
+        pack_header(FrameKind.OK, 1, 5, 0, 0),
+        pack_header(FrameKind.OK, 0x80, 5, 0, 0),
+        pack_header(FrameKind.ERROR, 1, 5, 4, 0),
+        pack_header(FrameKind.ERROR, 0, 6, 4, 0),
+        pack_header(FrameKind.DATA, 0, 5, 0, 0),
+        pack_header(FrameKind.LOG, 0, 1, 4, 0),
+        pack_header(FrameKind.LOG, 1, 0, 4, 0),
+        pack_header(FrameKind.LOG, 0, 0, 5000, 0),
+        pack_header(0, 0, 5, 0, 0),
+        pack_header(200, 0, 5, 0, 0),
     ],
     ids=lambda frame: frame[2:8].hex(),
 )
@@ -417,17 +417,17 @@ def test_a_host_refuses_what_a_target_must_not_say(frame: bytes) -> None:
 @pytest.mark.parametrize(
     "frame",
     [
-        header(FrameKind.DATA, 0, 4, 0, 0),  # a duplicate
-        header(FrameKind.DATA, 0, 6, 0, 0),  # one before is missing
-        header(FrameKind.DATA, 1, 5, 0, 0),
-        header(FrameKind.STATS, 2, 5, 0, 0),
-        header(FrameKind.OK, 0, 5, 0, 0),
-        header(FrameKind.LOG, 0, 5, 0, 0),
-        header(0, 0, 5, 0, 0),
-        header(255, 0, 5, 0, 0),
-        header(FrameKind.HELLO, 0, 5, 0, 0),
-        header(FrameKind.AUTH, 0, 5, 0, 0),
-        header(FrameKind.MODEL, 3, 5, 0, 0),
+        pack_header(FrameKind.DATA, 0, 4, 0, 0),  # a duplicate
+        pack_header(FrameKind.DATA, 0, 6, 0, 0),  # one before is missing
+        pack_header(FrameKind.DATA, 1, 5, 0, 0),
+        pack_header(FrameKind.STATS, 2, 5, 0, 0),
+        pack_header(FrameKind.OK, 0, 5, 0, 0),
+        pack_header(FrameKind.LOG, 0, 5, 0, 0),
+        pack_header(0, 0, 5, 0, 0),
+        pack_header(255, 0, 5, 0, 0),
+        pack_header(FrameKind.HELLO, 0, 5, 0, 0),
+        pack_header(FrameKind.AUTH, 0, 5, 0, 0),
+        pack_header(FrameKind.MODEL, 3, 5, 0, 0),
     ],
     ids=lambda frame: frame[2:8].hex(),
 )
@@ -449,7 +449,7 @@ def test_an_error_without_a_code_ends_the_conversation(flags: int) -> None:
     talk.asks(FrameKind.STATS)
     feed(
         talk.host,
-        [header(FrameKind.ERROR, flags, talk.target.number, 3, CRC32.of([b"abc"])), b"abc"],
+        [pack_header(FrameKind.ERROR, flags, talk.target.number, 3, CRC32.of([b"abc"])), b"abc"],
     )
     with pytest.raises(RemoteProtocolError, match="without a code"):
         talk.host.next_message()
@@ -513,7 +513,7 @@ def test_log_lines_come_between_answers_where_agreed_on() -> None:
 def test_no_log_lines_where_not_agreed_on() -> None:
     talk = talk_in(ConversationState.READY, Limits(extensions=1))
     assert talk.target.log(pack_log(20, "unheard")) == []
-    feed(talk.host, header(FrameKind.LOG, 0, 0, 0, 0))
+    feed(talk.host, pack_header(FrameKind.LOG, 0, 0, 0, 0))
     with pytest.raises(RemoteProtocolError):
         talk.host.next_message()
 
@@ -525,8 +525,8 @@ def test_no_log_lines_where_not_agreed_on() -> None:
 def test_both_sides_agree_on_what_both_can_do() -> None:
     host = HostConversation(Limits(largest=5000, extensions=1, checks=3))
     target = TargetConversation(Limits(largest=7000, part=4096, extensions=3, checks=7))
-    feed(target, host.hello())
-    feed(host, target.greet(target.next_message()))
+    feed(target, host.build_hello())
+    feed(host, target.answer_handshake(target.next_message()))
     host.next_message()
     for side, sendable in ((host, 7000), (target, 5000)):
         assert side.agreement.check.name == "xxh3"
@@ -548,13 +548,13 @@ def test_who_does_not_know_the_token_is_not_let_in() -> None:
         HostConversation(token=b"another token entirely"),
         TargetConversation(token=TOKEN),
     )
-    feed(target, host.hello())
-    feed(host, target.greet(target.next_message()))
+    feed(target, host.build_hello())
+    feed(host, target.answer_handshake(target.next_message()))
     host.next_message()
-    feed(target, host.prove())
+    feed(target, host.build_proof())
     message = target.next_message()
     with pytest.raises(AuthenticationError):
-        target.greet(message)
+        target.answer_handshake(message)
     assert target.state is ConversationState.CLOSED
 
 
@@ -563,19 +563,19 @@ def test_who_does_not_know_the_token_is_not_let_in() -> None:
 )
 def test_nothing_else_is_heard_before_the_proof(kind: FrameKind) -> None:
     host, target = HostConversation(token=TOKEN, number=1), TargetConversation(token=TOKEN)
-    feed(target, host.hello())
-    target.greet(target.next_message())
-    feed(target, header(kind, 0, 2, 0, 0))
+    feed(target, host.build_hello())
+    target.answer_handshake(target.next_message())
+    feed(target, pack_header(kind, 0, 2, 0, 0))
     with pytest.raises(RemoteProtocolError):
         target.next_message()
 
 
 def test_a_target_that_does_not_know_the_token_is_found_out() -> None:
     host, target = HostConversation(token=TOKEN), TargetConversation(token=b"some other token")
-    feed(target, host.hello())
-    feed(host, target.greet(target.next_message()))
+    feed(target, host.build_hello())
+    feed(host, target.answer_handshake(target.next_message()))
     host.next_message()
-    feed(target, host.prove())
+    feed(target, host.build_proof())
     target.next_message()
     feed(host, target.answer((bytes(32),)))
     with pytest.raises(AuthenticationError, match="target"):
@@ -587,10 +587,10 @@ def test_a_proof_cannot_be_sent_back_as_ones_own() -> None:
         HostConversation(token=TOKEN),
         TargetConversation(token=b"unknown to the impostor"),
     )
-    feed(target, host.hello())
-    feed(host, target.greet(target.next_message()))
+    feed(target, host.build_hello())
+    feed(host, target.answer_handshake(target.next_message()))
     host.next_message()
-    feed(target, host.prove())
+    feed(target, host.build_proof())
     mirrored = target.next_message().payload
     feed(host, target.answer((mirrored,)))
     with pytest.raises(AuthenticationError):
@@ -602,54 +602,54 @@ def test_a_proof_holds_for_one_conversation_only() -> None:
     overheard = None
     for host in (first, second):
         target = TargetConversation(token=TOKEN)
-        feed(target, host.hello())
-        feed(host, target.greet(target.next_message()))
+        feed(target, host.build_hello())
+        feed(host, target.answer_handshake(target.next_message()))
         host.next_message()
-        feed(target, overheard or host.prove())
+        feed(target, overheard or host.build_proof())
         message = target.next_message()
         if overheard is None:
-            target.greet(message)
+            target.answer_handshake(message)
             overheard = [
-                header(FrameKind.AUTH, 0, 2, 32, host.agreement.check.of((message.payload,))),
+                pack_header(FrameKind.AUTH, 0, 2, 32, host.agreement.check.of((message.payload,))),
                 message.payload,
             ]
         else:
             with pytest.raises(AuthenticationError):
-                target.greet(message)
+                target.answer_handshake(message)
 
 
 def test_a_man_in_the_middle_cannot_weaken_the_agreement() -> None:
     host = HostConversation(Limits(checks=3), token=TOKEN, number=1)
     target = TargetConversation(Limits(checks=3), token=TOKEN)
-    _, payload = host.hello()
+    _, payload = host.build_hello()
     weakened = bytearray(payload)
     weakened[8] = 1  # only crc32 is offered
-    feed(target, [header(FrameKind.HELLO, 0, 1, 32, 0x0), b""])
+    feed(target, [pack_header(FrameKind.HELLO, 0, 1, 32, 0x0), b""])
     assert target.next_message() is None
     target = TargetConversation(Limits(checks=3), token=TOKEN)
     import zlib
 
-    feed(target, [header(FrameKind.HELLO, 0, 1, 32, zlib.crc32(weakened)), bytes(weakened)])
-    feed(host, target.greet(target.next_message()))
+    feed(target, [pack_header(FrameKind.HELLO, 0, 1, 32, zlib.crc32(weakened)), bytes(weakened)])
+    feed(host, target.answer_handshake(target.next_message()))
     host.next_message()
-    feed(target, host.prove())
+    feed(target, host.build_proof())
     message = target.next_message()
     with pytest.raises(AuthenticationError):
-        target.greet(message)
+        target.answer_handshake(message)
 
 
 def test_a_host_without_the_token_says_how_to_name_it() -> None:
     host, target = HostConversation(), TargetConversation(token=TOKEN)
-    feed(target, host.hello())
-    feed(host, target.greet(target.next_message()))
+    feed(target, host.build_hello())
+    feed(host, target.answer_handshake(target.next_message()))
     with pytest.raises(AuthenticationError, match="--token-file"):
         host.next_message()
 
 
 def test_a_host_with_a_token_does_not_trust_a_target_that_asks_for_none() -> None:
     host, target = HostConversation(token=TOKEN), TargetConversation()
-    feed(target, host.hello())
-    feed(host, target.greet(target.next_message()))
+    feed(target, host.build_hello())
+    feed(host, target.answer_handshake(target.next_message()))
     with pytest.raises(AuthenticationError, match="asks for none"):
         host.next_message()
 
@@ -657,14 +657,14 @@ def test_a_host_with_a_token_does_not_trust_a_target_that_asks_for_none() -> Non
 def test_versions_that_do_not_meet_are_named() -> None:
     target = TargetConversation()
     host = HostConversation()
-    frames = host.hello()
+    frames = host.build_hello()
     payload = b"\2\3" + bytes(frames[1][2:])
     import zlib
 
-    feed(target, [header(FrameKind.HELLO, 0, 1, 32, zlib.crc32(payload)), payload])
+    feed(target, [pack_header(FrameKind.HELLO, 0, 1, 32, zlib.crc32(payload)), payload])
     message = target.next_message()
     with pytest.raises(RemoteProtocolError, match="versions 2 to 3"):
-        target.greet(message)
+        target.answer_handshake(message)
     assert target.state is ConversationState.CLOSED
 
 
@@ -674,20 +674,20 @@ def test_a_target_that_chooses_what_was_not_offered_is_refused(changed: int) -> 
         HostConversation(Limits(extensions=0, checks=1)),
         TargetConversation(Limits(extensions=0)),
     )
-    feed(target, host.hello())
-    _, payload = target.greet(target.next_message())
+    feed(target, host.build_hello())
+    _, payload = target.answer_handshake(target.next_message())
     spoilt = bytearray(payload)
     spoilt[changed] ^= 0x81
     import zlib
 
-    feed(host, [header(FrameKind.OK, 0, target.number, 32, zlib.crc32(spoilt)), bytes(spoilt)])
+    feed(host, [pack_header(FrameKind.OK, 0, target.number, 32, zlib.crc32(spoilt)), bytes(spoilt)])
     with pytest.raises(RemoteProtocolError, match="not offer"):
         host.next_message()
 
 
 def test_the_nonces_are_random_unless_given() -> None:
-    assert HostConversation().hello()[1][16:] != HostConversation().hello()[1][16:]
-    assert HostConversation(nonce=NONCES[0]).hello()[1][16:] == NONCES[0]
+    assert HostConversation().build_hello()[1][16:] != HostConversation().build_hello()[1][16:]
+    assert HostConversation(nonce=NONCES[0]).build_hello()[1][16:] == NONCES[0]
 
 
 def test_every_state_but_the_last_can_be_left_and_every_rule_is_reachable() -> None:

@@ -13,8 +13,8 @@ from nnpipe.protocols.conversation.handshake import (
     HELLO_FIELDS,
     WELCOME_FIELDS,
     Limits,
-    agreement,
-    welcome,
+    negotiate,
+    read_agreement,
 )
 from nnpipe.protocols.conversation.payloads import (
     ERROR_FIELDS,
@@ -97,8 +97,8 @@ def test_payloads_from_a_stranger_are_read_or_refused(payload: bytes) -> None:
         LoadedModel.unpack,
         unpack_log,
         unpack_count,
-        lambda data: agreement(data, Limits()),
-        lambda data: welcome(data, Limits(), False, bytes(16)),
+        lambda data: read_agreement(data, Limits()),
+        lambda data: negotiate(data, Limits(), False, bytes(16)),
     )
     for read in readers:
         with contextlib.suppress(RemoteProtocolError):

@@ -12,7 +12,7 @@ import pytest
 
 from nnpipe.protocols.conversation.frame import ErrorCode
 from nnpipe.protocols.conversation.payloads import ModelOffer
-from nnpipe.protocols.server.model_store import ModelStore, Refusal, tidy
+from nnpipe.protocols.server.model_store import ModelStore, Refusal, remove_leftovers
 
 PART = 4096
 CONTENT = os.urandom(10 * PART + 123)
@@ -365,13 +365,13 @@ def test_what_one_that_was_killed_has_left_is_removed_and_what_is_in_use_is_not(
     (partial,) = tmp_path.glob(".*.part")
     using = ModelStore(tmp_path, 1 << 20, PART)
     using.begin(offer())
-    tidy(tmp_path)
+    remove_leftovers(tmp_path)
     assert not left.exists()
     assert len([*tmp_path.glob(".nnpipe-*")]) == 1
     assert len([*tmp_path.glob(".*.part")]) == 2
     for path in tmp_path.glob(".*.part"):
         os.utime(path, (0, 0))
-    tidy(tmp_path)
+    remove_leftovers(tmp_path)
     assert not partial.exists()
     assert len([*tmp_path.glob(".*.part")]) == 1, (
         "what is being written is never removed, however old it looks"

@@ -23,9 +23,9 @@ from nnpipe.protocols.client.session import open_session
 from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.conversation.payloads import ModelOffer
-from nnpipe.protocols.server.inference_service import without_folders
-from nnpipe.testing.fakes import fake_model
-from nnpipe.testing.protocol import IO, a_batch
+from nnpipe.protocols.server.inference_service import remove_folders
+from nnpipe.testing.fakes import write_fake_model
+from nnpipe.testing.protocol import IO, create_batch
 
 PART = 1 << 20
 
@@ -52,7 +52,7 @@ def servers(kept: Path) -> Iterator[list[Server]]:
 
 def stranger(server: Server) -> Connection:
     connection = Connection(server.protocol.connect(), HostConversation())
-    connection.greet()
+    connection.perform_handshake()
     return connection
 
 
@@ -77,7 +77,7 @@ def models(rounds: int, folder: Path, **behaviour: object) -> Iterator[Artifact]
     for number in range(rounds):
         place = folder / f"{number}"
         place.mkdir()
-        yield fake_model(place, IO, padding=2 * PART + number, **behaviour)
+        yield write_fake_model(place, IO, padding=2 * PART + number, **behaviour)
 
 
 def test_a_client_gets_its_own_model_whatever_others_send_under_its_digest(
@@ -130,7 +130,7 @@ def test_two_models_of_one_name_do_not_get_mixed_up(
     def use_failing(model: Artifact) -> None:
         try:
             with open_session(servers[1].protocol, model, options) as session:
-                session.infer(a_batch())
+                session.infer(create_batch())
             wrong.append("it did not fail")
         except TargetError as error:
             if "told to fail" not in str(error):
@@ -172,7 +172,7 @@ def test_a_server_that_starts_removes_what_one_that_was_killed_has_left(
     folder = tmp_path / "models"
     folder.mkdir()
     with Server(timeout=2.0) as alive, Server(timeout=2.0) as killed:
-        with open_session(killed.protocol, fake_model(folder, IO)):
+        with open_session(killed.protocol, write_fake_model(folder, IO)):
             killed.kill()
             killed.process.wait(20)
         left = set(tmp_path.glob("nnpipe-*"))
@@ -181,7 +181,7 @@ def test_a_server_that_starts_removes_what_one_that_was_killed_has_left(
                 "those of the one alive stay"
             )
             for server in (alive, restarted):
-                with open_session(server.protocol, fake_model(folder, IO)) as session:
+                with open_session(server.protocol, write_fake_model(folder, IO)) as session:
                     check_session(session)
             assert restarted.stop() == alive.stop() == 0
     assert list(tmp_path.glob("nnpipe-*")) == []
@@ -194,7 +194,7 @@ def test_a_server_that_starts_removes_what_one_that_was_killed_has_left(
 def test_a_client_is_not_told_where_things_lie_on_the_server(kept: Path, tmp_path: Path) -> None:
     strange = tmp_path / "strange.onnx"
     strange.write_bytes(b"this is no model")
-    model = Artifact.of(strange, "onnx", IO)
+    model = Artifact.create(strange, "onnx", IO)
     with Server("--save-model-path", str(kept), runtime="ONNXRuntime", timeout=10.0) as server:
         with pytest.raises(TargetError) as caught:
             open_session(server.protocol, model)
@@ -218,4 +218,4 @@ def test_a_client_is_not_told_where_things_lie_on_the_server(kept: Path, tmp_pat
     ],
 )
 def test_paths_lose_their_folders(text: str, told: str) -> None:
-    assert without_folders(text, Path("/srv of mine/models")) == told
+    assert remove_folders(text, Path("/srv of mine/models")) == told

@@ -33,7 +33,7 @@ def supervised() -> Iterator[tuple[SupervisedWorker, SharedPage, int]]:
         os._exit(0)
     board = SharedPage()
     guest = SimpleNamespace(
-        channel=socket.socket(), name="a test", conversation=None, left=lambda: False
+        channel=socket.socket(), name="a test", conversation=None, has_left=lambda: False
     )
     made = SupervisedWorker(
         pid, guest, board, ServerOptions(run_timeout=1.0, load_timeout=1.0), GPUs()
@@ -50,7 +50,7 @@ def shows(
     monkeypatch: pytest.MonkeyPatch, board: SharedPage, *readings: tuple[Phase, float, int]
 ) -> None:
     left = list(readings)
-    monkeypatch.setattr(board, "doing", lambda: left.pop(0) if len(left) > 1 else left[0])
+    monkeypatch.setattr(board, "read_phase", lambda: left.pop(0) if len(left) > 1 else left[0])
 
 
 def test_one_reading_of_an_impossible_time_ends_nobody(supervised, monkeypatch):
@@ -80,11 +80,11 @@ def test_a_board_is_never_read_half_written():
         while time.monotonic() < until:
             board.begin(Phase.RUNNING, 1)
         os._exit(0)
-    while board.doing()[0] is not Phase.RUNNING:
+    while board.read_phase()[0] is not Phase.RUNNING:
         pass
     longest, until = 0.0, time.monotonic() + 1.0
     while time.monotonic() < until:
-        longest = max(longest, abs(board.doing()[1]))
+        longest = max(longest, abs(board.read_phase()[1]))
     os.waitpid(pid, 0)
     board.close()
     # A torn time is off by at least 256 ns and by centuries at most; a process is put aside for

@@ -27,7 +27,7 @@ from nnpipe.protocols.conversation.frame import (
     ErrorCode,
     FrameFlag,
     FrameKind,
-    header,
+    pack_header,
     read_header,
 )
 from nnpipe.protocols.conversation.handshake import Limits
@@ -41,7 +41,7 @@ from nnpipe.protocols.conversation.payloads import (
 )
 from nnpipe.protocols.conversation.rules import ConversationState
 from nnpipe.protocols.conversation.target import TargetConversation
-from nnpipe.protocols.server.worker import failure_of
+from nnpipe.protocols.server.worker import create_failure
 from nnpipe.protocols.target_c import CORE, FOLDER, PROOF
 
 LIMITS = Limits(largest=512, part=64, extensions=7)
@@ -116,7 +116,8 @@ def frames_in(data: bytes) -> list[Frame]:
         _, _, kind, flags, number, length, _, _ = read_header(data, at)
         payload = data[at + HEADER_SIZE : at + HEADER_SIZE + length]
         assert (
-            header(kind, flags, number, length, CRC32.of([payload])) == data[at : at + HEADER_SIZE]
+            pack_header(kind, flags, number, length, CRC32.of([payload]))
+            == data[at : at + HEADER_SIZE]
         )
         assert len(payload) == length
         found.append(
@@ -217,14 +218,14 @@ def by_python(tape: Tape, uses_up: bool = False) -> list[Frame]:
             while (message := target.next_message()) is not None:
                 said += b"".join(map(bytes, _answered(target, message, service)))
         except ProtocolError as error:
-            fatal = target.error(failure_of(error), fatal=True)
+            fatal = target.error(create_failure(error), fatal=True)
             return frames_in(said + b"".join(map(bytes, fatal)))
     return frames_in(said)
 
 
 def _answered(target: TargetConversation, message: Message, service: Service) -> list[bytes]:
     if message.kind in (FrameKind.HELLO, FrameKind.AUTH):
-        return target.greet(message)
+        return target.answer_handshake(message)
     if message.kind is FrameKind.MODEL and message.flags == FrameFlag.BEGIN and not message.skipped:
         ModelOffer.unpack(bytes(message.payload[:40]) + b"{}")  # raises where it is too short
     return service.answer(target, message)
@@ -255,9 +256,9 @@ def conversation(chance: random.Random, token: bool) -> bytes:
         while host.next_message() is not None:
             pass
 
-    ask(host.hello())
+    ask(host.build_hello())
     if token:
-        ask(host.prove())
+        ask(host.build_proof())
     size = chance.choice((0, 1, 64, 200))
     ask(host.ask(FrameKind.STATS, (), chance.choice((0, 1))))
     ask(
@@ -294,7 +295,7 @@ def framed(chance: random.Random, number: int) -> bytes:
         flags = chance.choice((0, 0, 0, 1, 2, chance.randrange(256)))
         length = chance.choice((0, 0, 7, 8, 16, 24, 24, 24, 32, 40, 72, 73, 200, 513))
         payload = chance.choice((bytes(length), chance.randbytes(length), b"\xff" * length))
-        found += header(kind, flags, number, length, CRC32.of([payload])) + payload
+        found += pack_header(kind, flags, number, length, CRC32.of([payload])) + payload
         number = number + 1 & 0xFFFFFFFF
     return found
 

@@ -53,7 +53,7 @@ def write_model(folder: Path, counts_runs: bool = False) -> Artifact:
     """
     path = folder / ("counting.c" if counts_runs else "any.c")
     write_c_source(path, _SOURCE.replace("SCORE", "(float)*runs" if counts_runs else "1"), IO, {})
-    return Artifact.of(path, "c", IO)
+    return Artifact.create(path, "c", IO)
 
 
 LARGE = 100_000
@@ -74,7 +74,7 @@ def write_large_model(folder: Path) -> Artifact:
     path = folder / "large.c"
     io = IOSpec((TensorSpec("x", (LARGE,), "uint8"),), (TensorSpec("y", (LARGE,), "uint8"),))
     write_c_source(path, _LARGE_SOURCE, io, {})
-    return Artifact.of(path, "c", io)
+    return Artifact.create(path, "c", io)
 
 
 def expected(batch: Batch) -> dict[str, np.ndarray]:

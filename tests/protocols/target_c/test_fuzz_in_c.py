@@ -26,12 +26,12 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import TransportError
 from nnpipe.protocols.client.connection import describe
 from nnpipe.protocols.client.session import open_session
-from nnpipe.protocols.conversation.frame import CRC32, FrameKind, header
-from nnpipe.protocols.conversation.handshake import Limits, hello
+from nnpipe.protocols.conversation.frame import CRC32, FrameKind, pack_header
+from nnpipe.protocols.conversation.handshake import Limits, pack_hello
 from nnpipe.protocols.conversation.payloads import ModelOffer
 from nnpipe.protocols.target_c import CORE, FOLDER, PROOF
-from nnpipe.testing.protocol import same
-from nnpipe.testing.raw_host import BEGIN, END, RawHost, batch_for, payload_for
+from nnpipe.testing.protocol import assert_equal_outputs
+from nnpipe.testing.raw_host import BEGIN, END, RawHost, create_model_batch, create_model_payload
 from nnpipe.workflows.devices.c_server import build_server
 
 SOURCE = Path(__file__).parents[3] / "fuzz" / "target_in_c.c"
@@ -85,9 +85,9 @@ def test_a_server_outlives_mutated_conversations(tmp_path: Path, count: int) -> 
                 )
                 ended[visit(server, heard, chance)] += 1
                 if n % 100 == 0:
-                    batch = batch_for(model, n)
+                    batch = create_model_batch(model, n)
                     with open_session(server.protocol, model) as session:
-                        same(session.infer(batch), expected(batch))
+                        assert_equal_outputs(session.infer(batch), expected(batch))
             until = time.monotonic() + 10
             while process.children() and time.monotonic() < until:
                 time.sleep(0.05)
@@ -112,10 +112,10 @@ ENDS: list[int] = []
 
 def conversation(model: Artifact) -> bytes:
     """Return what a good host says, from HELLO to the second inference."""
-    inputs = payload_for(model, 0)
+    inputs = create_model_payload(model, 0)
     offer = ModelOffer(model.size, bytes.fromhex(model.sha256), describe(model, "")).pack()
     requests = [
-        (FrameKind.HELLO, hello(Limits(extensions=7), bytes(16)), 0),
+        (FrameKind.HELLO, pack_hello(Limits(extensions=7), bytes(16)), 0),
         (FrameKind.MODEL, offer, BEGIN),
         (FrameKind.MODEL, b"", END),
         (FrameKind.STATS, b"", 0),
@@ -131,7 +131,7 @@ def conversation(model: Artifact) -> bytes:
     said = b""
     ENDS[:] = [0]
     for number, (kind, payload, flags) in enumerate(requests, 1):
-        said += header(kind, int(flags), number, len(payload), CRC32.of([payload])) + payload
+        said += pack_header(kind, int(flags), number, len(payload), CRC32.of([payload])) + payload
         ENDS.append(len(said))
     return said
 

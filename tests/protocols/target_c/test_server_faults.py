@@ -26,8 +26,8 @@ from nnpipe.protocols.client.session import RemoteSession, open_session
 from nnpipe.protocols.conversation.frame import ErrorCode, FrameKind
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.payloads import NO_GPU, Stats
-from nnpipe.testing.protocol import same
-from nnpipe.testing.raw_host import RawHost, batch_for, greeted, payload_for
+from nnpipe.testing.protocol import assert_equal_outputs
+from nnpipe.testing.raw_host import RawHost, connect_host, create_model_batch, create_model_payload
 from nnpipe.workflows.devices.c_server import build_server
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no C compiler")
@@ -67,15 +67,15 @@ def serve(program: Path) -> Callable[..., contextlib.AbstractContextManager[CSer
 
 def told(model: Artifact, what: int) -> dict[str, np.ndarray]:
     """Return inputs that make the model do something else than compute."""
-    batch = batch_for(model, 0)
+    batch = create_model_batch(model, 0)
     batch["image"][0, 0] = what
     return batch
 
 
 def check(server: CServer, model: Artifact, options: RemoteOptions | None = None) -> None:
-    batch = batch_for(model, 3)
+    batch = create_model_batch(model, 3)
     with open_session(server.protocol, model, options) as session:
-        same(session.infer(batch), expected(batch))
+        assert_equal_outputs(session.infer(batch), expected(batch))
 
 
 def in_one(session: RemoteSession, batch: dict[str, np.ndarray]) -> None:
@@ -124,9 +124,9 @@ def test_a_client_that_stops_must_go(
     serve: Callable[..., CServer], model: Artifact, options: tuple[str, ...], sent: int, text: str
 ) -> None:
     with serve(*options) as server:
-        with greeted(server.protocol) as (host, _):
+        with connect_host(server.protocol) as (host, _):
             host.load(model)
-            host.send(host.frame(FrameKind.DATA, payload_for(model, 0))[:sent])
+            host.send(host.frame(FrameKind.DATA, create_model_payload(model, 0))[:sent])
             answer = host.answer()
             assert (answer.fatal, answer.code) == (True, ErrorCode.TIMEOUT)
             assert text in answer.payload.decode("utf-8", "replace")
@@ -146,7 +146,7 @@ def test_each_sample_begins_anew_and_so_does_each_client(
 ) -> None:
     with serve() as server:
         for _ in range(2):
-            with greeted(server.protocol, extensions=4) as (host, _):
+            with connect_host(server.protocol, extensions=4) as (host, _):
                 for _ in range(2):
                     host.load(counting)
                     counted = [
@@ -165,10 +165,10 @@ def test_tensors_larger_than_its_buffers_arrive_unchanged(
     with serve() as server:
         with open_session(server.protocol, large, limits=Limits(extensions=extensions)) as session:
             for batch, found in zip(batches, session.stream(batches), strict=True):
-                same(found, {"y": batch["x"] + 1})
+                assert_equal_outputs(found, {"y": batch["x"] + 1})
             session.put(batches[0])
             session.run()
-            same(session.get(), {"y": batches[0]["x"] + 1})
+            assert_equal_outputs(session.get(), {"y": batches[0]["x"] + 1})
         check(server, model)
 
 
@@ -176,12 +176,12 @@ def test_a_client_that_does_not_take_its_outputs_must_go(
     serve: Callable[..., CServer], large: Artifact, model: Artifact
 ) -> None:
     with serve("--timeout", "0.3") as server:
-        with greeted(server.protocol, extensions=5) as (host, _):
+        with connect_host(server.protocol, extensions=5) as (host, _):
             host.load(large)
             host.send(host.frame(FrameKind.INFER, bytes(LARGE)))
             ahead = b"".join(host.frame(FrameKind.OUTPUT) for _ in range(300))
             host.send(ahead)
-            with greeted(server.protocol):  # who waits until the seat is free
+            with connect_host(server.protocol):  # who waits until the seat is free
                 pass
         check(server, model)
 
@@ -194,7 +194,7 @@ def test_a_second_client_is_told_while_the_model_runs(
         running.start()
         time.sleep(0.1)
         with RawHost(server.protocol) as host:
-            assert host.greet().code == ErrorCode.BUSY
+            assert host.perform_handshake().code == ErrorCode.BUSY
         running.join()
 
 
@@ -213,7 +213,7 @@ def test_sigterm_tells_the_client(
 
 
 def test_the_process_is_watched(serve: Callable[..., CServer], model: Artifact) -> None:
-    with serve() as server, greeted(server.protocol) as (host, _):
+    with serve() as server, connect_host(server.protocol) as (host, _):
         time.sleep(0.5)
         rows = Stats.unpack(host.ask(FrameKind.STATS).payload).table()
         assert len(rows["time"]) >= 2
@@ -270,7 +270,7 @@ def test_who_tries_tokens_has_to_wait_and_others_do_not(
         )
         host.channel = type(host.channel)(sock, SOON, 1 << 20, "the target")  # type: ignore[call-arg]
         with host:
-            assert host.greet(token=b"wrong").code == ErrorCode.AUTHENTICATION
+            assert host.perform_handshake(token=b"wrong").code == ErrorCode.AUTHENTICATION
         return time.monotonic() - begun
 
     with serve("--token-file", str(token_file)) as server:
@@ -344,7 +344,9 @@ def test_a_server_out_of_descriptors_waits_instead_of_spinning(
         before = _processor_seconds(server.process.pid)
         time.sleep(1.5)
         spent = _processor_seconds(server.process.pid) - before
-        same(session.infer(batch_for(model, 1)), expected(batch_for(model, 1)))
+        assert_equal_outputs(
+            session.infer(create_model_batch(model, 1)), expected(create_model_batch(model, 1))
+        )
         for other in others:
             other.close()
     assert spent < 0.1

@@ -10,7 +10,7 @@ import numpy as np
 
 from nnpipe.report.charts import BoxGraph, GraphBox
 from nnpipe.report.drawing.pictures import draw
-from nnpipe.report.drawing.shapes import Drawing, Path, Words
+from nnpipe.report.drawing.shapes import Drawing, Path, TextLine
 
 ARROWS = ((0, 1), (1, 2), (0, 3), (0, 4), (2, 4), (3, 4))
 
@@ -53,6 +53,6 @@ def test_the_greatest_value_has_the_darkest_shade_and_zero_has_none() -> None:
 
 
 def test_no_boxes_are_a_picture_with_its_legend() -> None:
-    assert [s.text for s in draw(BoxGraph((), (), "share")).shapes if isinstance(s, Words)] == [
+    assert [s.text for s in draw(BoxGraph((), (), "share")).shapes if isinstance(s, TextLine)] == [
         "share"
     ]

@@ -21,7 +21,9 @@ from nnpipe.report.charts import (
     BoxedFrame,
     BoxGroup,
     ChartPoint,
-    Dots,
+    Distribution,
+    Distributions,
+    DotPlot,
     Heatmap,
     Histogram,
     Interval,
@@ -29,13 +31,11 @@ from nnpipe.report.charts import (
     Line,
     Lines,
     Scatter,
-    Spread,
-    Spreads,
 )
 from nnpipe.report.document import Plot
-from nnpipe.report.drawing.axes import Span, length
-from nnpipe.report.drawing.pictures import Pictures, body, draw
-from nnpipe.report.drawing.shapes import Drawing, Path, Words
+from nnpipe.report.drawing.axes import AxisRange, estimate_text_length
+from nnpipe.report.drawing.pictures import Pictures, draw, render_svg_body
+from nnpipe.report.drawing.shapes import Drawing, Path, TextLine
 
 HOSTILE = "<b> & $\\frac{1}{ \x00\ud800 日本語 " + "x" * 500
 EDGES = np.array([(-5.0, 0, 30, 9), (0, 0, 1, 1), (60, 40, 30, 30)])
@@ -60,8 +60,10 @@ CHARTS = {
     "histogram": Histogram(
         "ms", "calls", np.arange(6.0), np.arange(5), ((HOSTILE, 1.0), ("p90", 1.01), ("p99", 4.9))
     ),
-    "spreads": Spreads(
-        "ms", (Spread(HOSTILE, np.arange(1.0, 7), SOME / 4, (1.0, 2.0, 3.0), 0),) * 12, log_x=True
+    "spreads": Distributions(
+        "ms",
+        (Distribution(HOSTILE, np.arange(1.0, 7), SOME / 4, (1.0, 2.0, 3.0), 0),) * 12,
+        log_x=True,
     ),
     "bars": Bars(
         "kB",
@@ -90,7 +92,7 @@ CHARTS = {
     "one class": Heatmap("p", "t", "s", np.ones((1, 1)), np.array([[10**9]]), (HOSTILE,), 1),
     "matrix": Heatmap("p", "t", "s", np.eye(12), np.eye(12, dtype=int), (HOSTILE,) * 12, 12),
     "matrix of many": Heatmap("p", "t", "s", np.eye(250), None, (), 1000),
-    "dots": Dots(
+    "dots": DotPlot(
         "%",
         (HOSTILE,) * 40,
         (("sensitivity", np.linspace(0, 100, 40)), ("precision", np.full(40, np.nan))),
@@ -99,14 +101,14 @@ CHARTS = {
         64, 48, tuple(BoxGroup(HOSTILE, EDGES, (HOSTILE,) * 3, colour) for colour in (-1, 0))
     ),
     "boxes in a narrow picture": BoxedFrame(20, 900, (BoxGroup("a", EDGES, ("red 0.50",) * 3, 0),)),
-    "dots of nothing": Dots("%", ("a",), (("sensitivity", np.array([np.nan])),)),
+    "dots of nothing": DotPlot("%", ("a",), (("sensitivity", np.array([np.nan])),)),
 }
 
 
 @pytest.mark.parametrize("name", CHARTS)
 def test_every_chart_becomes_a_picture(name):
     figure = Plot(CHARTS[name], "name", "caption", "alt")
-    root = ElementTree.fromstring(Pictures().svg(figure))
+    root = ElementTree.fromstring(Pictures().render_svg(figure))
     assert root.tag.endswith("svg")
     width, height = (float(number) for number in root.get("viewBox").split()[2:])
     assert width == 380
@@ -118,7 +120,7 @@ def test_every_chart_becomes_a_picture(name):
 
 @pytest.mark.parametrize("name", CHARTS)
 def test_pictures_of_a_page_have_no_names_and_no_colours_of_their_own(name):
-    element = Pictures().inline(Plot(CHARTS[name], "name", "caption", HOSTILE))
+    element = Pictures().render_inline(Plot(CHARTS[name], "name", "caption", HOSTILE))
     root = ElementTree.fromstring(element)
     assert root.get("role") == "img"
     assert "<b>" in root.get("aria-label")
@@ -152,14 +154,15 @@ def test_texts_of_boxes_are_apart_from_each_other():
     texts = [
         shape
         for shape in drawing.shapes
-        if isinstance(shape, Words) and shape.text.startswith("red")
+        if isinstance(shape, TextLine) and shape.text.startswith("red")
     ]
     assert len(texts) == 8
     for place, one in enumerate(texts):
         for other in texts[:place]:
-            beside = min(one.x + length(one.text, 10.5), other.x + length(other.text, 10.5)) <= max(
-                one.x, other.x
-            )
+            beside = min(
+                one.x + estimate_text_length(one.text, 10.5),
+                other.x + estimate_text_length(other.text, 10.5),
+            ) <= max(one.x, other.x)
             assert beside or abs(one.y - other.y) >= 10.5, (one, other)
 
 
@@ -185,7 +188,7 @@ def test_a_path_in_svg_leads_where_the_points_are():
     random = np.random.default_rng(0)
     points = random.uniform(0, 2000, (500, 2))
     (path,) = ElementTree.fromstring(
-        body(Drawing(2000, 2000, (Path((points,), stroke="ink"),)))
+        render_svg_body(Drawing(2000, 2000, (Path((points,), stroke="ink"),)))
     ).iter()
     start, steps = path.get("d")[1:].split("l")
     numbers = [float(number) for number in re.findall(r"-?[0-9.]+", steps)]
@@ -198,8 +201,8 @@ def test_a_path_in_svg_leads_where_the_points_are():
 @given(st.floats(-1e9, 1e9), st.floats(1e-9, 1e9), st.booleans())
 def test_an_axis_is_divided_within_its_ends(low, length, log):
     low = abs(low) + 1e-6 if log else low
-    span = Span(low, low + max(length, 1e-9 * abs(low)), log)
-    ticks = span.ticks()
+    span = AxisRange(low, low + max(length, 1e-9 * abs(low)), log)
+    ticks = span.find_ticks()
     assert ticks == sorted(set(ticks))
     assert 1 <= len(ticks) <= 30
     assert (span.shares(ticks) >= -1e-6).all()
@@ -218,7 +221,7 @@ def test_an_axis_is_divided_within_its_ends(low, length, log):
     ],
 )
 def test_axes_are_divided_at_round_numbers(low, high, log, ticks):
-    assert Span(low, high, log).ticks() == pytest.approx(ticks)
+    assert AxisRange(low, high, log).find_ticks() == pytest.approx(ticks)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +235,7 @@ def test_a_picture_can_be_had_as_pixels(name):
     image = pytest.importorskip("PIL.Image", reason="Pillow reads PNG")
     pytest.importorskip("matplotlib", reason="matplotlib draws PNG")
     figure = Plot(CHARTS[name], "name", "caption", "alt")
-    opened = image.open(io.BytesIO(Pictures().png(figure)))
+    opened = image.open(io.BytesIO(Pictures().render_png(figure)))
     drawing = draw(figure.chart)
     assert opened.size == pytest.approx((2 * drawing.width, 2 * drawing.height), abs=1)
     assert len(opened.convert("RGB").getcolors(1 << 24)) > 2
@@ -241,7 +244,7 @@ def test_a_picture_can_be_had_as_pixels(name):
 def test_the_picture_of_a_large_matrix_holds_every_cell():
     image = pytest.importorskip("PIL.Image", reason="Pillow reads PNG")
     root = ElementTree.fromstring(
-        Pictures().svg(Plot(CHARTS["matrix of many"], "name", "caption", "alt"))
+        Pictures().render_svg(Plot(CHARTS["matrix of many"], "name", "caption", "alt"))
     )
     (element,) = (part for part in root.iter() if part.tag.endswith("image"))
     data = base64.b64decode(element.get("href").removeprefix("data:image/png;base64,"))
@@ -251,12 +254,12 @@ def test_the_picture_of_a_large_matrix_holds_every_cell():
 
 def test_the_same_figure_gives_the_same_file():
     figure = Plot(CHARTS["areas"], "name", "caption", "alt")
-    assert Pictures().svg(figure) == Pictures().svg(figure)
+    assert Pictures().render_svg(figure) == Pictures().render_svg(figure)
 
 
 def test_text_that_looks_like_a_colour_stays_text():
     text = '="var(--ink)"'
-    svg = Pictures().svg(Plot(Bars(text, (Bar(text, 1, text),)), "name", "caption", "alt"))
+    svg = Pictures().render_svg(Plot(Bars(text, (Bar(text, 1, text),)), "name", "caption", "alt"))
     assert "".join(ElementTree.fromstring(svg).itertext()).count(text) == 3
 
 
@@ -266,9 +269,9 @@ def test_a_figure_is_drawn_once(monkeypatch):
     drawn = []
     monkeypatch.setattr(pictures, "draw", lambda chart: drawn.append(chart) or draw(chart))
     figure, pictures = Plot(CHARTS["bars"], "name", "caption", "alt"), Pictures()
-    assert pictures.svg(figure) == pictures.svg(figure)
-    pictures.inline(figure)
-    pictures.svg(dataclasses.replace(figure, name="another"))
+    assert pictures.render_svg(figure) == pictures.render_svg(figure)
+    pictures.render_inline(figure)
+    pictures.render_svg(dataclasses.replace(figure, name="another"))
     assert len(drawn) == 2
 
 
@@ -277,6 +280,6 @@ def test_without_matplotlib_pixels_say_what_to_install(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
     figure = Plot(CHARTS["bars"], "name", "caption", "alt")
-    Pictures().svg(figure)
+    Pictures().render_svg(figure)
     with pytest.raises(MissingDependency, match=r"pip install 'nnpipe\[report\]'"):
-        Pictures().png(figure)
+        Pictures().render_png(figure)

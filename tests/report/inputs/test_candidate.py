@@ -37,5 +37,5 @@ def test_memory_and_loading_are_those_of_the_process_that_runs_the_model(
 ) -> None:
     timing = {"load_ns": 7, "session": {"load_ns": 5}}
     run = Run("a", (), components, {}, {}, timing, {"inference": Series(CALLS), **series})
-    found = Candidate.of(run)
+    found = Candidate.from_run(run)
     assert (found.peak_memory, found.load_ns) == (memory, load)

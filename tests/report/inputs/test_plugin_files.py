@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nnpipe.report.inputs.plugin_files import Budget, output_files
+from nnpipe.report.inputs.plugin_files import ReadBudget, read_output_files
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(30)
 
@@ -22,8 +22,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "output"
 
 
-def read(folder: Path, budget: Budget | None = None):
-    files, more = output_files(folder, budget or Budget())
+def read(folder: Path, budget: ReadBudget | None = None):
+    files, more = read_output_files(folder, budget or ReadBudget())
     assert more == 0
     return {file.name: file for file in files}
 
@@ -90,7 +90,7 @@ def test_only_so_much_is_read(folder):
         file.truncate(1 << 33)
     (folder / "c.png").write_bytes(PNG + bytes(5_000_000))
     (folder / "d.png").write_bytes(PNG + bytes(5_000_000))
-    found = read(folder, Budget(left=6_000_000))
+    found = read(folder, ReadBudget(left=6_000_000))
     assert (len(found["a.txt"].content), found["a.txt"].remark) == (
         1 << 18,
         "the first 262,144 of 1,000,000 bytes",
@@ -111,14 +111,14 @@ def test_a_text_is_not_taken_for_another_where_it_is_cut_within_a_letter(folder)
 def test_so_many_files_are_read_and_the_others_counted(folder):
     for n in range(1003):
         (folder / f"{n:04}.txt").touch()
-    files, more = output_files(folder, Budget())
+    files, more = read_output_files(folder, ReadBudget())
     assert ([file.name for file in files[:2]], len(files), more) == (
         ["0000.txt", "0001.txt"],
         1000,
         3,
     )
-    budget = Budget(files=1005)
-    assert [len(output_files(folder, budget)[0]) for _ in range(3)] == [1003, 2, 0]
+    budget = ReadBudget(files=1005)
+    assert [len(read_output_files(folder, budget)[0]) for _ in range(3)] == [1003, 2, 0]
 
 
 def test_folders_are_looked_into_until_they_are_too_deep(folder):

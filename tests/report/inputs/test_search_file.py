@@ -19,8 +19,8 @@ def test_trials_and_parameters_are_read() -> None:
     # a truth value is no number of units
     assert found.axes[1].place(True) != found.axes[1].place(True)
     assert {trial.state for trial in found.trials} == {"finished", "pruned", "failed"}
-    assert len(found.finished()) == len(found.of_state("finished"))
-    assert found.losses(found.finished()).max() < 0  # accuracy is to be maximised
+    assert len(found.select_finished()) == len(found.select_state("finished"))
+    assert found.losses(found.select_finished()).max() < 0  # accuracy is to be maximised
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ import numpy as np
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 from nnpipe.report.document import Plot, Table, Tile, Tiles
-from nnpipe.report.inputs.candidate import candidates_of
-from nnpipe.report.inputs.pareto_front import standings
+from nnpipe.report.inputs.candidate import create_candidates
+from nnpipe.report.inputs.pareto_front import compute_pareto_standings
 from nnpipe.report.render import render
-from nnpipe.report.sections.performance import board_section, performance
-from nnpipe.report.sections.summary import summary
-from nnpipe.report.sections.verdict import verdict
+from nnpipe.report.sections.performance import build_board_section, build_performance_section
+from nnpipe.report.sections.summary import build_summary_section
+from nnpipe.report.sections.verdict import build_verdict_blocks
 
 BOARD = {
     "flash_bytes": 32816,
@@ -47,7 +47,7 @@ def texts(table: Table) -> list[list[str]]:
 
 
 def test_the_table_tells_each_size_and_the_count() -> None:
-    section = board_section(candidates_of([run("small", BOARD), run("elsewhere", {})]))
+    section = build_board_section(create_candidates([run("small", BOARD), run("elsewhere", {})]))
     assert section is not None
     (table,) = section.blocks
     assert isinstance(table, Table)
@@ -87,8 +87,8 @@ def test_it_is_a_section_of_the_report_only_where_there_is_a_board() -> None:
 
 
 def test_what_a_target_tells_of_itself_is_not_trusted() -> None:
-    section = board_section(
-        candidates_of([run("odd", BOARD, {"board": 5, "stack_predicted_bytes": "many"})])
+    section = build_board_section(
+        create_candidates([run("odd", BOARD, {"board": 5, "stack_predicted_bytes": "many"})])
     )
     assert section is not None
     (table,) = section.blocks
@@ -100,7 +100,9 @@ def test_comparisons_have_columns_of_flash_and_memory() -> None:
     other = {**BOARD, "flash_bytes": 40_000}
     tables = [
         block
-        for block in summary(candidates_of([run("a", BOARD), run("b", other)])).blocks
+        for block in build_summary_section(
+            create_candidates([run("a", BOARD), run("b", other)])
+        ).blocks
         if isinstance(block, Table)
     ]
     (column,) = [place for place, name in enumerate(tables[0].header) if name == "Flash, kB"]
@@ -120,8 +122,8 @@ def timed(title: str, counts: int, latency: int, resources: dict[str, Series] | 
 
 
 def tiles(runs: list[Run]) -> dict[str, Tile]:
-    candidates = candidates_of(runs)
-    blocks = verdict(candidates, standings(candidates))
+    candidates = create_candidates(runs)
+    blocks = build_verdict_blocks(candidates, compute_pareto_standings(candidates))
     return {
         tile.label: tile for block in blocks if isinstance(block, Tiles) for tile in block.items
     }
@@ -158,7 +160,7 @@ def test_each_curve_of_resources_tells_whose_it_is() -> None:
     found = timed("board", 5, 900, {"resources": Series(columns), "target": Series(target)})
     captions = [
         block.caption
-        for block in performance(candidates_of([found])).blocks
+        for block in build_performance_section(create_candidates([found])).blocks
         if isinstance(block, Plot)
     ]
     memory = [caption for caption in captions if caption.startswith("Memory of the process")]
@@ -169,4 +171,7 @@ def test_each_curve_of_resources_tells_whose_it_is() -> None:
     assert "kB" in memory[0]
     assert "MB" in memory[1]
     here = dataclasses.replace(found, components={}, series={"resources": Series(columns)})
-    assert not any("host" in str(block) for block in performance(candidates_of([here])).blocks)
+    assert not any(
+        "host" in str(block)
+        for block in build_performance_section(create_candidates([here])).blocks
+    )

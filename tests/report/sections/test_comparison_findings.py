@@ -24,12 +24,12 @@ from nnpipe.measuring.run import Run
 from nnpipe.report.document import Tiles
 from nnpipe.report.render import render
 from nnpipe.report.sections.comparison import (
-    comparison_table,
-    leader,
-    quality_gaps,
-    quality_sentence,
-    sentence,
-    sentences,
+    build_comparison_table,
+    compute_quality_gaps,
+    describe_comparison,
+    describe_quality_gap,
+    describe_time_verdict,
+    find_leader,
 )
 from nnpipe.report.writers.terminal import to_text
 from nnpipe.tasks.generation.task import Generation
@@ -77,12 +77,12 @@ def verdict(
     ],
 )
 def test_a_verdict_is_one_sentence(found, told):
-    assert sentence(found, NAMES, ComparisonPlan(margin=0.01), 3.0) == told
+    assert describe_time_verdict(found, NAMES, ComparisonPlan(margin=0.01), 3.0) == told
 
 
 def test_the_fastest_is_ahead_in_most_pairs():
     found = [verdict(first=2, second=0), verdict(first=2, second=1), verdict(first=0, second=1)]
-    assert leader(found) == 2
+    assert find_leader(found) == 2
 
 
 def run(title, right, samples=400, **timing):
@@ -102,9 +102,9 @@ def run(title, right, samples=400, **timing):
     ],
 )
 def test_accuracies_are_told_by_what_differs(one, two, told):
-    (gap,) = quality_gaps(run("A", one), run("B", two), 0.95)
+    (gap,) = compute_quality_gaps(run("A", one), run("B", two), 0.95)
     assert gap is not None
-    found = quality_sentence(gap, "A", "B")
+    found = describe_quality_gap(gap, "A", "B")
     assert found.startswith(told)
     if "cannot" in told:
         assert "more samples would be needed" in found
@@ -113,8 +113,8 @@ def test_accuracies_are_told_by_what_differs(one, two, told):
 
 
 def test_accuracies_on_other_samples_are_not_compared():
-    assert quality_gaps(run("A", 5), run("B", 5, samples=300), 0.95) == ()
-    assert quality_gaps(run("A", 5), Run("B", (), {}, {}, {}, {}, {}), 0.95) == ()
+    assert compute_quality_gaps(run("A", 5), run("B", 5, samples=300), 0.95) == ()
+    assert compute_quality_gaps(run("A", 5), Run("B", (), {}, {}, {}, {}, {}), 0.95) == ()
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def comparison():
 
 
 def test_all_that_is_to_be_told_is_told(comparison):
-    told = sentences(comparison)
+    told = describe_comparison(comparison)
     assert all("\n" not in line for line in told)
     best, other = ("A", "C") if told[0].startswith("A") else ("C", "A")
     assert any(line.startswith(f"{best} is faster than B: B takes ") for line in told)
@@ -168,7 +168,7 @@ def answers(lengths):
         LOG_LIKELIHOOD: np.full(count, -4.0),
     }
     truth = {"sample": np.arange(count), "answer": np.array([""] * count, object)}
-    return Generation().judge(predictions, truth, DatasetSpec(Generation.name, (), ()))
+    return Generation().evaluate(predictions, truth, DatasetSpec(Generation.name, (), ()))
 
 
 def test_answers_of_unlike_lengths_have_no_fastest(comparison):
@@ -176,7 +176,7 @@ def test_answers_of_unlike_lengths_have_no_fastest(comparison):
     runs = tuple(
         dataclasses.replace(run, evaluation=answers(lengths[run.title])) for run in comparison.runs
     )
-    told = sentences(dataclasses.replace(comparison, runs=runs))
+    told = describe_comparison(dataclasses.replace(comparison, runs=runs))
     unlike = [line for line in told if "not of the same work" in line]
     assert len(unlike) == 1
     assert "8.0 and 32.0 tokens" in unlike[0] or "32.0 and 8.0 tokens" in unlike[0]
@@ -187,7 +187,7 @@ def test_answers_of_unlike_lengths_have_no_fastest(comparison):
 
 
 def test_the_table_has_a_row_for_each_that_ran_and_ratios_to_the_fastest(comparison):
-    table = comparison_table(comparison)
+    table = build_comparison_table(comparison)
     text = to_text(table)
     assert [cell[0].text for cell in table.cells()] == ["A", "B", "C"]
     ratios = dict(zip("ABC", (row[2].text for row in table.cells()), strict=True))
@@ -198,7 +198,7 @@ def test_the_table_has_a_row_for_each_that_ran_and_ratios_to_the_fastest(compari
 
 
 def test_a_doubt_stands_beside_the_name_in_the_table(comparison):
-    assert "Doubts" not in comparison_table(comparison).header
+    assert "Doubts" not in build_comparison_table(comparison).header
     runs = list(comparison.runs)
     truth = np.arange(400) % 10
     constant = dataclasses.replace(
@@ -211,14 +211,17 @@ def test_a_doubt_stands_beside_the_name_in_the_table(comparison):
         runs[2], timing={**runs[2].timing, "settings": ["TVM without tuning"]}
     )
     found = dataclasses.replace(comparison, runs=tuple(runs))
-    table = comparison_table(found)
+    table = build_comparison_table(found)
     assert table.header[1] == "Doubts"
     assert [row[1].text for row in table.cells()] == ["–", "chance, constant", "settings"]
-    assert "Mind that C is not as its makers would run it: TVM without tuning." in sentences(found)
+    assert (
+        "Mind that C is not as its makers would run it: TVM without tuning."
+        in describe_comparison(found)
+    )
 
 
 def test_where_nobody_ran_nothing_is_claimed():
-    assert sentences(Comparison("none", ComparisonPlan(), ())) == [
+    assert describe_comparison(Comparison("none", ComparisonPlan(), ())) == [
         "Nothing could be compared: fewer than two candidates ran."
     ]
 
@@ -226,9 +229,11 @@ def test_where_nobody_ran_nothing_is_claimed():
 def test_figures_of_a_part_are_not_set_beside_those_of_all_without_saying_so(comparison):
     first, *others = comparison.runs
     part = dataclasses.replace(first, evaluation=first.evaluation.take(np.arange(100)))
-    told = sentences(dataclasses.replace(comparison, runs=(part, *others)))
+    told = describe_comparison(dataclasses.replace(comparison, runs=(part, *others)))
     assert any(
         "cannot be compared (A: classification, 100 samples; B: classification, 400" in line
         for line in told
     )
-    assert not any("not all judged on the same samples" in line for line in sentences(comparison))
+    assert not any(
+        "not all judged on the same samples" in line for line in describe_comparison(comparison)
+    )

@@ -10,7 +10,7 @@ from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 from nnpipe.report.document import Paragraph, Table
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.sections.performance import load_blocks
+from nnpipe.report.sections.performance import build_load_blocks
 
 LOAD = {
     "scenario": "server",
@@ -41,7 +41,9 @@ def a_run(load: Any = LOAD, **given: Any) -> Run:
 
 
 def told(run: Run) -> dict[str, str]:
-    table = next(block for block in load_blocks(Candidate.of(run)) if isinstance(block, Table))
+    table = next(
+        block for block in build_load_blocks(Candidate.from_run(run)) if isinstance(block, Table)
+    )
     return {str(row[0]): row[1].text for row in table.rows}  # type: ignore[union-attr]
 
 
@@ -57,7 +59,7 @@ def test_the_load_and_how_its_schedule_was_kept_are_told() -> None:
 
 
 def test_a_latency_under_load_counts_from_the_schedule_on_a_target_too() -> None:
-    candidate = Candidate.of(a_run())
+    candidate = Candidate.from_run(a_run())
     assert candidate.latency is not None
     assert candidate.latency.median == 1_001_000
     assert candidate.throughput == 100
@@ -86,7 +88,7 @@ def test_a_latency_under_load_counts_from_the_schedule_on_a_target_too() -> None
     ],
 )
 def test_whatever_a_file_says_of_a_load_makes_a_report(load: Any) -> None:
-    load_blocks(Candidate.of(a_run(load)))
+    build_load_blocks(Candidate.from_run(a_run(load)))
 
 
 def test_audits_are_told_and_failed_ones_warn() -> None:
@@ -97,7 +99,7 @@ def test_audits_are_told_and_failed_ones_warn() -> None:
     }
     found = [
         b
-        for b in load_blocks(Candidate.of(replace(a_run(None), audits=audits)))
+        for b in build_load_blocks(Candidate.from_run(replace(a_run(None), audits=audits)))
         if isinstance(b, Paragraph)
     ]
     assert [(block.text, block.tone) for block in found] == [

@@ -11,9 +11,13 @@ import numpy as np
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.measuring.run import Run
 from nnpipe.report.document import Paragraph, Table
-from nnpipe.report.inputs.candidate import candidates_of
+from nnpipe.report.inputs.candidate import create_candidates
 from nnpipe.report.render import render
-from nnpipe.report.sections.verdict import Failure, failure_warnings, outcome
+from nnpipe.report.sections.verdict import (
+    CandidateFailure,
+    build_failure_warnings,
+    build_outcome_table,
+)
 
 MakeRun = Callable[..., Run]
 
@@ -37,7 +41,7 @@ def row(table: Table, number: int) -> dict[str, str]:
 
 def test_a_row_holds_what_decides(make_run: MakeRun) -> None:
     run = verified(make_run("A", size=120_000, median_ns=40_000), 3e-7, 2e-6)
-    table = outcome(candidates_of([run]))
+    table = build_outcome_table(create_candidates([run]))
     assert table.header[1] == "Size, kB"
     found = row(table, 0)
     assert found["Candidate"] == "A"
@@ -54,16 +58,19 @@ def test_the_metric_of_another_task_is_called_by_its_name(make_run: MakeRun) -> 
         make_run("B"),
         evaluation=Evaluation("regression", {"truth": values, "predicted": values + 0.5}),
     )
-    found = row(outcome(candidates_of([numbers])), 0)
+    found = row(build_outcome_table(create_candidates([numbers])), 0)
     assert "Accuracy" not in found
     assert found["MAE"] == "0.5000"
-    assert row(outcome(candidates_of([make_run("A"), numbers])), 1)["Quality"] == "0.5000"
+    assert (
+        row(build_outcome_table(create_candidates([make_run("A"), numbers])), 1)["Quality"]
+        == "0.5000"
+    )
 
 
 def test_sizes_that_are_not_of_files_say_of_what_they_are(make_run: MakeRun) -> None:
     plain = make_run("A")
     of_c = replace(make_run("C"), artifact={**plain.artifact, "size": 64, "size_of": "as built"})
-    notes = [cells[1].note for cells in outcome(candidates_of([plain, of_c])).rows]
+    notes = [cells[1].note for cells in build_outcome_table(create_candidates([plain, of_c])).rows]
     assert notes == ["", "as built"]
     table = next(
         block for block in render([plain, of_c], "T").sections[0].blocks if isinstance(block, Table)
@@ -76,8 +83,10 @@ def test_sizes_that_are_not_of_files_say_of_what_they_are(make_run: MakeRun) -> 
 
 
 def test_a_failure_stands_where_its_candidate_would(make_run: MakeRun) -> None:
-    failures = [Failure(0, "first", "it burnt"), Failure(2, "third", "it sank")]
-    table = outcome(candidates_of([make_run("second"), make_run("fourth")]), failures)
+    failures = [CandidateFailure(0, "first", "it burnt"), CandidateFailure(2, "third", "it sank")]
+    table = build_outcome_table(
+        create_candidates([make_run("second"), make_run("fourth")]), failures
+    )
     rows = [row(table, number) for number in range(4)]
     assert [found["Candidate"] for found in rows] == ["first", "second", "third", "fourth"]
     assert [found["As its source"] for found in rows] == ["failed", "–", "failed", "–"]
@@ -85,10 +94,12 @@ def test_a_failure_stands_where_its_candidate_would(make_run: MakeRun) -> None:
 
 
 def test_the_report_says_why_a_candidate_failed(make_run: MakeRun) -> None:
-    (block,) = failure_warnings([Failure(0, "first", "it\nburnt")])
+    (block,) = build_failure_warnings([CandidateFailure(0, "first", "it\nburnt")])
     assert isinstance(block, Paragraph)
     assert block.text == "first could not be measured: it burnt"
-    document = render([make_run("second")], "T", failures=[Failure(0, "first", "it burnt")])
+    document = render(
+        [make_run("second")], "T", failures=[CandidateFailure(0, "first", "it burnt")]
+    )
     assert document.sections[0].blocks[0] == block
 
 
@@ -101,6 +112,9 @@ def test_errors_of_any_kind_are_written(make_run: MakeRun) -> None:
         "–": ("x", None, True, float("nan")),
     }
     for text, errors in told.items():
-        assert row(outcome(candidates_of([verified(run, *errors)])), 0)["Error"] == text
+        assert (
+            row(build_outcome_table(create_candidates([verified(run, *errors)])), 0)["Error"]
+            == text
+        )
     hostile = replace(run, verification={"tensors": [3, None], "samples": 0, "same_class": 0})
-    assert row(outcome(candidates_of([hostile])), 0)["Same class"] == "–"
+    assert row(build_outcome_table(create_candidates([hostile])), 0)["Same class"] == "–"

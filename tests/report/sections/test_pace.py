@@ -10,7 +10,7 @@ from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 from nnpipe.report.document import Paragraph, Table
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.sections.pace import PaceFigures, pace_blocks
+from nnpipe.report.sections.pace import PaceFigures, build_pace_blocks
 
 from ..conftest import made_up_run
 
@@ -39,7 +39,7 @@ def a_run(
 
 
 def told(run: Run) -> tuple[Table, Paragraph]:
-    table, text = pace_blocks(Candidate.of(run))
+    table, text = build_pace_blocks(Candidate.from_run(run))
     assert isinstance(table, Table)
     assert isinstance(text, Paragraph)
     return table, text
@@ -87,7 +87,7 @@ def test_of_a_target_its_own_times_count() -> None:
         for name, value in (("host_ns", 1), ("wire_ns", 2), ("target_ns", 70_000))
     }
     run = a_run(**parts)
-    figures = PaceFigures.of(Candidate.of(run))
+    figures = PaceFigures.from_candidate(Candidate.from_run(run))
     assert figures is not None
     assert figures.asleep.median == 70_000
 
@@ -96,7 +96,7 @@ def test_of_a_target_its_own_times_count() -> None:
     "pace", [7, [], {}, {"period_ns": "x"}, {"period_ns": 0}, {"period_ns": 10**30, "missed": "y"}]
 )
 def test_whatever_a_file_says_of_a_pace_makes_a_report(pace: Any) -> None:
-    assert pace_blocks(Candidate.of(a_run(pace=pace))) == []
+    assert build_pace_blocks(Candidate.from_run(a_run(pace=pace))) == []
 
 
 def test_too_few_calls_are_not_judged() -> None:

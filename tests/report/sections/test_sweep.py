@@ -13,11 +13,11 @@ from property_examples import examples
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.report.document import Paragraph, Plot, Table, Tiles
 from nnpipe.report.drawing.pictures import Pictures
-from nnpipe.report.inputs.candidate import candidates_of
-from nnpipe.report.inputs.sweep_file import Found
+from nnpipe.report.inputs.candidate import create_candidates
+from nnpipe.report.inputs.sweep_file import SweepFile
 from nnpipe.report.render import render, report_on
-from nnpipe.report.result_files import SHOWN, subject
-from nnpipe.report.sections.sweep import sweep_section
+from nnpipe.report.result_files import SHOWN, read_report_subject
+from nnpipe.report.sections.sweep import build_sweep_section
 
 
 def figure(value, spread=0.1, count=100):
@@ -77,7 +77,9 @@ GIVEN = swept(
 
 def said(data, kind=Paragraph):
     return [
-        block for block in sweep_section(Found.from_json(data)).blocks if isinstance(block, kind)
+        block
+        for block in build_sweep_section(SweepFile.from_json(data)).blocks
+        if isinstance(block, kind)
     ]
 
 
@@ -159,7 +161,8 @@ def test_quality_is_drawn_against_each_cost():
         p.label: p.colour for p in size.chart.points
     }
     assert all(
-        figure.name in Pictures().svg(figure) or Pictures().svg(figure) for figure in (time, size)
+        figure.name in Pictures().render_svg(figure) or Pictures().render_svg(figure)
+        for figure in (time, size)
     )
     loss = copy.deepcopy(GIVEN) | {"objectives": ["latency_median", "accuracy_loss"]}
     assert not said(loss, Plot)  # what no candidate has is not drawn
@@ -181,7 +184,7 @@ def test_many_points_are_drawn_and_the_best_are_named():
         for n in range(200)
     ]
     (time, _) = said(swept(*points), Plot)
-    svg = Pictures().svg(time)
+    svg = Pictures().render_svg(time)
     assert all(f">p{n}<" in svg for n in range(5))
     assert ">p7<" not in svg
     assert "and 195 more" in svg
@@ -216,7 +219,7 @@ def spoilt(path, value):
 )
 def test_what_is_no_result_of_a_sweep_is_refused_in_one_line(data, told):
     with pytest.raises(ArtifactError) as caught:
-        Found.from_json(data)
+        SweepFile.from_json(data)
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -244,12 +247,12 @@ places = st.sampled_from(
 @example(["points", 0, "figures", "size", "low"], 3.4e168)
 def test_no_value_in_the_file_does_more_than_make_it_refused(path, value):
     try:
-        found = Found.from_json(spoilt(path, value))
+        found = SweepFile.from_json(spoilt(path, value))
     except ArtifactError:
         return
-    for block in sweep_section(found).blocks:
+    for block in build_sweep_section(found).blocks:
         if isinstance(block, Plot):
-            Pictures().svg(block)
+            Pictures().render_svg(block)
 
 
 def test_the_report_of_a_sweep_shows_the_most_telling_results(make_run, tmp_path):
@@ -260,16 +263,16 @@ def test_the_report_of_a_sweep_shows_the_most_telling_results(make_run, tmp_path
         make_run(each["title"], seed=len(each["title"]), calls=30).write(tmp_path / each["result"])
     path = tmp_path / "sweep.json"
     path.write_text(json.dumps(data), "utf-8")
-    found = subject([path])
+    found = read_report_subject([path])
     assert [run.title for run in found.runs][:3] == ["p2", "p14", "p13"]
     assert len(found.runs) == SHOWN
     assert "12 of the 15" in found.sections[0].blocks[-1].text
     assert len(render(found.runs, "T").sections) == 4
     with pytest.raises(ConfigError, match="the result of a sweep, which makes a report by itself"):
-        subject([path, tmp_path / points[0]["result"]])
+        read_report_subject([path, tmp_path / points[0]["result"]])
     (tmp_path / points[2]["result"]).unlink()
     with pytest.raises(ArtifactError, match=r"results/p2\.json: no such result file"):
-        subject([path])
+        read_report_subject([path])
 
 
 def test_the_page_says_how_many_were_measured_and_how_many_are_shown(tmp_path, make_run):
@@ -278,9 +281,9 @@ def test_the_page_says_how_many_were_measured_and_how_many_are_shown(tmp_path, m
     for each in given_["points"]:
         make_run(each["title"], calls=80).write(tmp_path / each["result"])
     (tmp_path / "sweep.json").write_text(json.dumps(given_), "utf-8")
-    found = subject([tmp_path / "sweep.json"])
+    found = read_report_subject([tmp_path / "sweep.json"])
     document = report_on(
-        candidates_of(found.runs), "T", before=found.sections, measured=found.measured
+        create_candidates(found.runs), "T", before=found.sections, measured=found.measured
     )
     assert document.subtitle.startswith(
         f"{SHOWN + 7} candidates, of which {SHOWN} are shown one by one"

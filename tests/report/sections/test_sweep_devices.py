@@ -10,13 +10,13 @@ import pytest
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.report.document import Paragraph, Table
-from nnpipe.report.inputs.sweep_file import Found
+from nnpipe.report.inputs.sweep_file import SweepFile
 from nnpipe.report.sections.sweep import (
-    cost_sentence,
-    device_table,
-    devices_section,
-    model_table,
-    sweep_section,
+    build_device_table,
+    build_devices_section,
+    build_model_table,
+    build_sweep_section,
+    describe_cheapest_device,
 )
 
 
@@ -66,8 +66,8 @@ def device(
     return {**told, "chosen": chosen, "confirmed": confirmed, **changes}
 
 
-def swept(points: list[dict[str, Any]], devices: list[dict[str, Any]], **changes: Any) -> Found:
-    return Found.from_json(
+def swept(points: list[dict[str, Any]], devices: list[dict[str, Any]], **changes: Any) -> SweepFile:
+    return SweepFile.from_json(
         {
             "schema": 1,
             "kind": "nnpipe sweep",
@@ -115,7 +115,7 @@ def texts(table: Table) -> list[list[str]]:
 
 
 def test_devices_by_models_show_what_qualifies_and_why_nothing_does() -> None:
-    table = model_table(FOUND)
+    table = build_model_table(FOUND)
     assert table.header == ("Device", "Cost", "small", "large")
     assert texts(table) == [
         ["pi", "80 EUR a piece", "4.10\u00a0ms", "none qualifies"],
@@ -129,7 +129,7 @@ def test_devices_by_models_show_what_qualifies_and_why_nothing_does() -> None:
 
 
 def test_the_best_of_each_device_has_its_certified_figures() -> None:
-    rows = texts(device_table(FOUND))
+    rows = texts(build_device_table(FOUND))
     assert [row[2:4] for row in rows] == [
         ["small · ONNXRuntime", "4.10\u00a0ms"],
         ["small · ONNXRuntime", "1.10\u00a0ms"],
@@ -140,12 +140,12 @@ def test_the_best_of_each_device_has_its_certified_figures() -> None:
 
 def test_the_cheapest_device_is_named_with_its_price() -> None:
     assert (
-        cost_sentence(FOUND)
+        describe_cheapest_device(FOUND)
         == "pi is the cheapest device that keeps the constraints: 80 EUR a piece."
     )
-    blocks = devices_section(FOUND).blocks
+    blocks = build_devices_section(FOUND).blocks
     told = [block.text for block in blocks if isinstance(block, Paragraph)]
-    assert told[0] == cost_sentence(FOUND)
+    assert told[0] == describe_cheapest_device(FOUND)
     assert told[-1] == "gone did not give all results: gone went away."
 
 
@@ -173,11 +173,15 @@ def test_without_prices_and_without_a_choice_that_is_said(
     devices = changes.pop(
         "devices", [device("pi", "pi: small · ONNXRuntime", 1), device("b", "b: small", 1)]
     )
-    assert said in cost_sentence(swept([point("pi", "small", 0.001)], devices, **given | changes))
+    assert said in describe_cheapest_device(
+        swept([point("pi", "small", 0.001)], devices, **given | changes)
+    )
 
 
 def test_without_prices_there_is_no_column_for_them() -> None:
-    assert "Cost" not in model_table(swept([point("pi", "small", 0.001)], [device("pi")])).header
+    assert (
+        "Cost" not in build_model_table(swept([point("pi", "small", 0.001)], [device("pi")])).header
+    )
 
 
 def test_candidates_of_other_devices_are_not_level_with_the_chosen_one() -> None:
@@ -188,7 +192,7 @@ def test_candidates_of_other_devices_are_not_level_with_the_chosen_one() -> None
     ]
     found = swept(points, [device("pi"), device("jetson")], chosen=points[0]["title"])
     told = " ".join(
-        block.text for block in sweep_section(found).blocks if isinstance(block, Paragraph)
+        block.text for block in build_sweep_section(found).blocks if isinstance(block, Paragraph)
     )
     assert "Not to be told from it in median inference time: pi: large · ONNXRuntime." in told
 

@@ -12,18 +12,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nnpipe.analysis.quality_intervals import quality_estimate
-from nnpipe.core.task import task_named
-from nnpipe.measuring.quantities import quantity
-from nnpipe.report.inputs.candidate import candidates_of
-from nnpipe.report.sections.verdict import Failure
-from nnpipe.report.writers.json_figures import figures
+from nnpipe.analysis.quality_intervals import compute_quality_estimate
+from nnpipe.core.task import get_task
+from nnpipe.measuring.quantities import find_quantity
+from nnpipe.report.inputs.candidate import create_candidates
+from nnpipe.report.sections.verdict import CandidateFailure
+from nnpipe.report.writers.json_figures import build_json_summary
 
 DOCS = Path(__file__).parents[3] / "docs" / "file-formats.md"
 
 
 def summary(*runs, failures=()):
-    return json.loads(json.dumps(figures(candidates_of(runs), "T", failures), allow_nan=False))
+    return json.loads(
+        json.dumps(build_json_summary(create_candidates(runs), "T", failures), allow_nan=False)
+    )
 
 
 def test_figures_are_those_of_the_run(make_run):
@@ -57,10 +59,10 @@ def test_figures_are_those_of_the_run(make_run):
 def test_every_metric_of_the_task_has_an_interval(make_run):
     run = make_run("one")
     found = summary(run)["candidates"][0]["figures"]
-    for metric in task_named(run.evaluation.task).metrics:
+    for metric in get_task(run.evaluation.task).metrics:
         low, high = found[metric.name]["interval"]
         assert low < found[metric.name]["value"] <= high, metric.name
-        estimate = quality_estimate(metric, run.evaluation)
+        estimate = compute_quality_estimate(metric, run.evaluation)
         assert (low, high) == (estimate.low, estimate.high), metric.name
 
 
@@ -72,7 +74,7 @@ def test_what_is_not_known_is_null_with_what_it_would_take(make_run):
     bare = dataclasses.replace(
         make_run("bare"), series={}, evaluation=None, artifact={"sha256": 5}, timing={}
     )
-    found = summary(bare, failures=[Failure(1, "lost", "it broke")])
+    found = summary(bare, failures=[CandidateFailure(1, "lost", "it broke")])
     assert found["failed"] == [{"title": "lost", "reason": "it broke"}]
     (only,) = found["candidates"]
     assert all(each["value"] is None for each in only["figures"].values())
@@ -83,4 +85,4 @@ def test_every_figure_is_documented(make_run):
     documented = set(re.findall(r"`([a-z0-9_.]+)`", DOCS.read_text("utf-8")))
     (found,) = summary(make_run("one", wire=True, gpu=True))["candidates"]
     assert set(found) - {"name"} <= documented
-    assert all(quantity(name).meaning for name in found["figures"])
+    assert all(find_quantity(name).meaning for name in found["figures"])

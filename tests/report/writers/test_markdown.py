@@ -20,7 +20,7 @@ from nnpipe.report.document import (
     Tiles,
 )
 from nnpipe.report.formatting import clean
-from nnpipe.report.writers.markdown import escaped, to_markdown, write_markdown
+from nnpipe.report.writers.markdown import escape_markdown, to_markdown, write_markdown
 
 markdown_it = pytest.importorskip("markdown_it", reason="markdown-it-py judges the Markdown")
 
@@ -90,7 +90,7 @@ def words(tokens):
 @example("www.x")
 def test_escaped_text_reads_as_itself(content):
     line = clean(content)
-    tokens = parser().parse(f"before\n\n{escaped(content)}\n\nafter\n")
+    tokens = parser().parse(f"before\n\n{escape_markdown(content)}\n\nafter\n")
     inline = [token for token in tokens if token.type == "inline"]
     assert {token.type for token in tokens} == {"paragraph_open", "inline", "paragraph_close"}
     shown = [words(token.children) for token in inline]

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from property_examples import examples
 
-from nnpipe.report.inputs.plugin_files import Budget, OutputFile, output_files
+from nnpipe.report.inputs.plugin_files import OutputFile, ReadBudget, read_output_files
 from nnpipe.report.writers.plugin_page import OutputSection, write_output_page
 
 EVIL = (
@@ -185,7 +185,7 @@ def test_no_name_and_no_content_gets_out_of_its_place(tmp_path, name, ending, co
     try:
         path = folder / (name.replace("/", "-").replace("\0", "-")[:60] + ending)
         path.write_bytes(content)
-        files, _ = output_files(folder, Budget(each=0 if refused else 1 << 20))
+        files, _ = read_output_files(folder, ReadBudget(each=0 if refused else 1 << 20))
     # the file system takes no such name, but one may come from elsewhere
     except (OSError, UnicodeEncodeError):
         files = [OutputFile(name + ending, len(content), "text", "", content)]
@@ -232,7 +232,7 @@ def hostile(tmp_path_factory) -> Path:
     )
     (folder / "long.txt").write_text("x" * 5000)
     (folder / "passwd.txt").symlink_to("/etc/passwd")
-    files, _ = output_files(folder, Budget())
+    files, _ = read_output_files(folder, ReadBudget())
     sections = [
         OutputSection(f"Step {n} of 20 (samples 0 to 9)", files if n == 1 else [], "output")
         for n in range(1, 21)

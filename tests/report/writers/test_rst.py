@@ -20,7 +20,7 @@ from nnpipe.report.document import (
     Tiles,
 )
 from nnpipe.report.formatting import clean
-from nnpipe.report.writers.rst import escaped, to_rst, write_rst
+from nnpipe.report.writers.rst import escape_rst, to_rst, write_rst
 
 core = pytest.importorskip("docutils.core", reason="docutils judges the RST")
 nodes = pytest.importorskip("docutils.nodes", reason="docutils is not installed")
@@ -93,7 +93,7 @@ def everything(title, name):
 @example("0:0::1:")
 @example("12:34:`role`:56")
 def test_escaped_text_reads_as_itself(content):
-    tree = parsed(f"before\n\n{escaped(content)}\n\nafter\n")
+    tree = parsed(f"before\n\n{escape_rst(content)}\n\nafter\n")
     assert [node.astext() for node in tree] == [
         part for part in ("before", clean(content), "after") if part
     ]
@@ -141,7 +141,7 @@ def test_a_table_too_wide_for_a_page_is_turned(tmp_path):
 
 def test_times_and_names_stay_readable():
     assert (
-        escaped("cpu_percent at 2026-01-02T03:04:05+00:00")
+        escape_rst("cpu_percent at 2026-01-02T03:04:05+00:00")
         == "cpu_percent at 2026-01-02T03:04:05+00:00"
     )
 

@@ -14,8 +14,8 @@ from nnpipe.core.errors import SpecMismatch
 from nnpipe.core.tensors import Batch, DatasetSpec
 from nnpipe.tasks import AnomalyMaps
 from nnpipe.tasks.anomaly_map.metrics import MOST_LEVELS
-from nnpipe.tasks.anomaly_map.task import regions_of
-from nnpipe.tasks.frames import frame, resampled
+from nnpipe.tasks.anomaly_map.task import find_regions
+from nnpipe.tasks.frames import create_frames, resample_to_picture
 
 sk = ImportedWhenUsed("sklearn.metrics")
 ndimage = ImportedWhenUsed("scipy.ndimage")
@@ -78,8 +78,8 @@ def test_metrics_are_those_of_scikit_learn_and_of_the_plain_definition() -> None
         predictions, truth = random_case(
             random, int(random.integers(1, 5)), 16, (5, 40, None)[case % 3]
         )
-        found = TASK.judge(predictions, truth, SPEC)
-        values = {metric.name: metric.of(found) for metric in TASK.metrics}
+        found = TASK.evaluate(predictions, truth, SPEC)
+        values = {metric.name: metric.compute(found) for metric in TASK.metrics}
         masks, maps = truth["mask"], predictions["map"]
         if not (masks > 0).any():
             assert np.isnan(values["pixel_auc"])
@@ -97,16 +97,16 @@ def test_metrics_are_those_of_scikit_learn_and_of_the_plain_definition() -> None
 def test_of_many_scores_neighbouring_ones_are_put_together_with_little_loss() -> None:
     random = np.random.default_rng(1)
     predictions, truth = random_case(random, 4, 200, None)
-    found = TASK.judge(predictions, truth, SPEC)
+    found = TASK.evaluate(predictions, truth, SPEC)
     assert found.ragged["level"].counts.max() <= MOST_LEVELS
     counted = truth["mask"] >= 0
     wanted = sk.roc_auc_score(truth["mask"][counted] > 0, predictions["map"][counted])
-    assert TASK.metric("pixel_auc").of(found) == pytest.approx(wanted, abs=2e-5)
+    assert TASK.metric("pixel_auc").compute(found) == pytest.approx(wanted, abs=2e-5)
     steps = np.floor(predictions["map"] * 60)  # few enough scores for each to be a level
-    exact = TASK.judge({"map": steps}, truth, SPEC)
+    exact = TASK.evaluate({"map": steps}, truth, SPEC)
     assert len(np.unique(steps)) < MOST_LEVELS
-    assert TASK.metric("au_pro").of(found) == pytest.approx(
-        TASK.metric("au_pro").of(exact), abs=1e-3
+    assert TASK.metric("au_pro").compute(found) == pytest.approx(
+        TASK.metric("au_pro").compute(exact), abs=1e-3
     )
 
 
@@ -115,7 +115,7 @@ def test_regions_are_those_of_scipy() -> None:
     for _ in range(200):
         mask = random.random(random.integers(1, 40, 2)) < random.uniform(0, 0.8)
         wanted, count = ndimage.label(mask, structure=np.ones((3, 3)))
-        found = regions_of(mask)
+        found = find_regions(mask)
         assert found.max(initial=0) == count
         pairs = np.unique(np.stack([wanted.ravel(), found.ravel()]), axis=1)
         assert pairs.shape[1] == len(np.unique(wanted))  # one number of ours for each of theirs
@@ -125,7 +125,7 @@ def test_maps_of_another_size_are_interpolated() -> None:
     functional = pytest.importorskip("torch.nn.functional", reason="PyTorch is not installed")
     torch = pytest.importorskip("torch")
     small = np.random.default_rng(3).random((5, 7)).astype(np.float32)
-    whole = resampled(small, frame(1, 64, 64, "squeeze")[0], np.array([33, 50]))
+    whole = resample_to_picture(small, create_frames(1, 64, 64, "squeeze")[0], np.array([33, 50]))
     wanted = functional.interpolate(torch.from_numpy(small)[None, None], (33, 50), mode="bilinear")[
         0, 0
     ].numpy()
@@ -134,21 +134,24 @@ def test_maps_of_another_size_are_interpolated() -> None:
     boxed = np.zeros((8, 8), np.float32)
     boxed[2:6] = 1
     assert (
-        resampled(boxed, frame(1, 8, 8, "letterbox-centre")[0], np.array([16, 32]))[2:-2].min() == 1
+        resample_to_picture(
+            boxed, create_frames(1, 8, 8, "letterbox-centre")[0], np.array([16, 32])
+        )[2:-2].min()
+        == 1
     )
     mask = np.zeros((1, 16, 32), np.int8)
     mask[:, :8] = 1
     truth = {"mask": mask, "anomalous": np.ones(1, int)}
     given = {"map": np.repeat([[[1.0], [0.0]]], 2, axis=2)}
-    assert TASK.metric("pixel_auc").of(TASK.judge(given, truth, SPEC)) == 1
+    assert TASK.metric("pixel_auc").compute(TASK.evaluate(given, truth, SPEC)) == 1
 
 
 def test_a_map_with_what_is_no_number_is_the_worst_and_what_is_no_map_is_refused() -> None:
     truth = {"mask": np.array([[[1, 0, -1]]], np.int8), "anomalous": np.ones(1, int)}
-    found = TASK.judge({"map": np.array([[[0.5, np.nan, 9]]])}, truth, SPEC)
+    found = TASK.evaluate({"map": np.array([[[0.5, np.nan, 9]]])}, truth, SPEC)
     assert found.not_finite.tolist() == [True]
     assert found.arrays["score"].tolist() == [-np.inf]
-    assert TASK.metric("pixel_auc").of(found) == 0
+    assert TASK.metric("pixel_auc").compute(found) == 0
     for wrong in (np.zeros((1, 2, 3, 3)), np.zeros((2, 1, 3)), np.zeros((1, 0, 3))):
         with pytest.raises(SpecMismatch, match="AnomalyMapDecoder"):
-            TASK.judge({"map": wrong}, truth, SPEC)
+            TASK.evaluate({"map": wrong}, truth, SPEC)

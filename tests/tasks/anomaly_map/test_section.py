@@ -24,7 +24,7 @@ def judged(missed: int) -> Evaluation:
     maps = masks.astype(np.float32)
     maps[missed, 2:4, 3], maps[missed, 3, 2] = 0, 0
     truth = {"mask": masks, "anomalous": masks.any(axis=(1, 2)).astype(np.int64)}
-    return AnomalyMaps().judge({"map": maps}, truth, DatasetSpec("anomaly_map", (), ()))
+    return AnomalyMaps().evaluate({"map": maps}, truth, DatasetSpec("anomaly_map", (), ()))
 
 
 def section_of(*evaluations: Evaluation) -> Section:
@@ -53,10 +53,10 @@ def test_the_overlap_is_drawn_and_the_worst_picture_comes_first() -> None:
     task, found = AnomalyMaps(), judged(3)
     assert task.sample_errors(found).tolist() == [0, 0, 0, 0.75, 0, 0]
     assert (
-        task.sample_words(found, 3)
+        task.describe_sample(found, 3)
         == "25.0\u00a0% of a defect is found, 0.0\u00a0% of the good pixels are alarms"
     )
-    assert task.sample_words(found, 0) == "0.0\u00a0% of the good pixels are alarms"
+    assert task.describe_sample(found, 0) == "0.0\u00a0% of the good pixels are alarms"
     parts = [
         block for block in section_of(judged(3), judged(1)).blocks if isinstance(block, Section)
     ]

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from nnpipe.core.task import task_named
+from nnpipe.core.task import get_task
 from nnpipe.core.tensors import DatasetSpec
 from nnpipe.measuring.run import Run
 from nnpipe.report.render import render
@@ -28,7 +28,7 @@ def test_a_report_of_5000_classes_shows_the_worst_ones_and_the_most_common_confu
     scores[np.arange(8_000), given] = 1
     names = tuple(f"kind {n}" for n in range(COUNT))
     spec = DatasetSpec("classification", (), (), names)
-    judged = task_named("classification").judge({"scores": scores}, {"label": truth}, spec)
+    judged = get_task("classification").evaluate({"scores": scores}, {"label": truth}, spec)
     judged = judged if named else dataclasses.replace(judged, class_names=())
     runs = [
         Run(f"net {n}", (), {}, {}, {}, {"batch_size": 1}, {}, evaluation=judged) for n in range(2)

@@ -19,7 +19,7 @@ from nnpipe.measuring.run import Run
 from nnpipe.modelwrappers import ONNXModel
 from nnpipe.report.document import Block, Paragraph, Section
 from nnpipe.report.render import render
-from nnpipe.report.sections.comparison import remarks
+from nnpipe.report.sections.comparison import list_remarks
 
 needs("onnx", "onnxruntime")
 
@@ -38,7 +38,7 @@ def judged(path: str) -> Evaluation:
             inputs, truth = dataset.read(np.array([number]))
             outputs = session.infer(wrapper.preprocess(inputs))
             found.append(dataset.evaluate(wrapper.postprocess(outputs), truth))
-    return Evaluation.joined(found)
+    return Evaluation.concat(found)
 
 
 def run(title: str, evaluation: Evaluation) -> Run:
@@ -74,7 +74,7 @@ def test_a_detector_with_one_scale_for_boxes_and_scores_is_named(
     assert len(said) == 1
     assert said[0].startswith("There is reason to distrust the predictions of int8. Collapsed: it")
     assert told in said[0]
-    compared = remarks(Comparison("both", ComparisonPlan(), tuple(runs)))
+    compared = list_remarks(Comparison("both", ComparisonPlan(), tuple(runs)))
     assert [
         text.startswith("Mind that the quality of int8 is in doubt (collapsed): it")
         for text in compared

@@ -20,7 +20,7 @@ from .coco_cases import Case, random_case
 def assert_as_pycocotools(case: Case) -> None:
     found = case.evaluation()
     for name, wanted in case.by_pycocotools().items():
-        value = next(metric for metric in METRICS if metric.name == name).of(found)
+        value = next(metric for metric in METRICS if metric.name == name).compute(found)
         assert math.isnan(value) if wanted == -1 else abs(value - wanted) < 1e-9, (
             name,
             value,
@@ -43,10 +43,10 @@ def test_nothing_predicted_is_worth_nothing_and_nothing_true_is_not_defined() ->
     case = random_case(3)
     assert case.true
     blind = Case(case.pictures, case.classes, case.true, []).evaluation()
-    assert METRICS[0].of(blind) == 0
-    assert next(metric for metric in METRICS if metric.name == "ar100").of(blind) == 0
+    assert METRICS[0].compute(blind) == 0
+    assert next(metric for metric in METRICS if metric.name == "ar100").compute(blind) == 0
     empty = Case(case.pictures, case.classes, [], case.predicted).evaluation()
-    assert math.isnan(METRICS[0].of(empty))
+    assert math.isnan(METRICS[0].compute(empty))
 
 
 @pytest.mark.parametrize("seed", [5, 7, 11])
@@ -59,8 +59,8 @@ def test_a_weight_counts_a_picture_as_often(seed: int) -> None:
     again: Evaluation = found.take(np.repeat(np.arange(len(found)), weights))
     for metric in METRICS:
         value, wanted = (
-            metric.prepared(found)(weights.astype(float)),
-            metric.of(again) if len(again) else math.nan,
+            metric.build_statistic(found)(weights.astype(float)),
+            metric.compute(again) if len(again) else math.nan,
         )
         assert value == pytest.approx(wanted, abs=1e-9, nan_ok=True), metric.name
 
@@ -113,9 +113,9 @@ def test_other_protocols_match_only_the_best_true_box(protocol: str) -> None:
     differing = 0
     for case in map(random_case, range(60)):
         found = replace(case.evaluation(), settings={"protocol": protocol})
-        value = METRICS[0].of(found)
+        value = METRICS[0].compute(found)
         assert value == pytest.approx(plainly(case, protocol), abs=1e-9, nan_ok=True)
-        assert METRICS[1].of(found) == pytest.approx(value, abs=1e-12, nan_ok=True)
-        assert math.isnan(METRICS[3].of(found))
-        differing += value != pytest.approx(METRICS[1].of(case.evaluation()), abs=1e-6)
+        assert METRICS[1].compute(found) == pytest.approx(value, abs=1e-12, nan_ok=True)
+        assert math.isnan(METRICS[3].compute(found))
+        differing += value != pytest.approx(METRICS[1].compute(case.evaluation()), abs=1e-6)
     assert differing > 20

@@ -16,7 +16,12 @@ from nnpipe.measuring.run import Run
 from nnpipe.report.document import Paragraph, Plot, Section
 from nnpipe.report.drawing.pictures import Pictures
 from nnpipe.report.render import render
-from nnpipe.tasks.detection.metrics import METRICS, best_score, class_curves, mistakes
+from nnpipe.tasks.detection.metrics import (
+    METRICS,
+    compute_class_curves,
+    count_mistakes,
+    find_best_score,
+)
 
 from .coco_cases import random_case
 
@@ -30,9 +35,9 @@ DECODER = {
 def test_the_mean_over_the_classes_is_the_metric(protocol: str) -> None:
     for seed in range(60):
         found = replace(random_case(seed).evaluation(), settings={"protocol": protocol})
-        curves = class_curves(found)
+        curves = compute_class_curves(found)
         mean = float(np.mean([each.average_precision for each in curves])) if curves else math.nan
-        assert METRICS[1].of(found) == pytest.approx(mean, abs=1e-9, nan_ok=True)
+        assert METRICS[1].compute(found) == pytest.approx(mean, abs=1e-9, nan_ok=True)
         assert all((np.diff(each.precision) <= 0).all() for each in curves)
 
 
@@ -82,17 +87,19 @@ def test_mistakes_are_missing_and_wrong_boxes() -> None:
         scores=Ragged(np.array([0.9, 0.8, 0.7, 0.2]), np.array([3, 0, 1])),
         **{"class": Ragged(np.zeros(4, np.int32), np.array([3, 0, 1]))},
     )
-    assert mistakes(worse, 0.0).tolist() == [2, 1, 0]
-    assert mistakes(worse, 0.5).tolist() == [2, 1, 1]
-    assert mistakes(pictures(3), 0.5).tolist() == [0, 0, 0]
-    assert best_score(worse) == 0.2
+    assert count_mistakes(worse, 0.0).tolist() == [2, 1, 0]
+    assert count_mistakes(worse, 0.5).tolist() == [2, 1, 1]
+    assert count_mistakes(pictures(3), 0.5).tolist() == [0, 0, 0]
+    assert find_best_score(worse) == 0.2
     section = section_of(run("good", pictures(3)), run("bad", worse))
     named = [plot.name for plot in plots(section)]
     assert named == ["precision-recall", "1-picture-1", "2-picture-1", "1-picture-2", "2-picture-2"]
     drawn = Pictures()
-    assert "1 true boxes and 3 predicted ones" in drawn.svg(plots(section)[2])
-    assert "cat 0.90" in drawn.svg(plots(section)[2])
-    assert drawn.svg(plots(section)[4]).count("<path") < drawn.svg(plots(section)[3]).count("<path")
+    assert "1 true boxes and 3 predicted ones" in drawn.render_svg(plots(section)[2])
+    assert "cat 0.90" in drawn.render_svg(plots(section)[2])
+    assert drawn.render_svg(plots(section)[4]).count("<path") < drawn.render_svg(
+        plots(section)[3]
+    ).count("<path")
 
 
 def test_it_says_where_overlapping_boxes_were_dropped() -> None:
@@ -126,7 +133,7 @@ def test_absurd_boxes_of_a_file_are_drawn_within_the_frame() -> None:
         replace(absurd, arrays={"size": np.zeros((3, 2), np.int32)}),
     ):
         for plot in plots(section_of(run("absurd", found))):
-            assert "nan" not in Pictures().svg(plot)
+            assert "nan" not in Pictures().render_svg(plot)
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from nnpipe.core.errors import SpecMismatch
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.tensors import DatasetSpec
 from nnpipe.tasks.detection.task import Detection
-from nnpipe.tasks.frames import frame, in_pixels
+from nnpipe.tasks.frames import convert_boxes_to_pixels, create_frames
 from nnpipe.testing.task import TaskContract
 
 SPEC = DatasetSpec("detection", (), (), ("cat", "dog"))
@@ -29,11 +29,13 @@ def perfect() -> dict[str, np.ndarray]:
 
 
 def test_perfect_boxes_have_perfect_metrics() -> None:
-    found = Detection().judge(perfect(), TRUTH, SPEC)
+    found = Detection().evaluate(perfect(), TRUTH, SPEC)
     assert found.ragged["boxes"].counts.tolist() == [2, 1]
     assert found.settings["protocol"] == "coco"
     for metric in Detection().metrics:
-        assert metric.of(found) == 1 or metric.name.endswith(("_medium", "_large")), metric.name
+        assert metric.compute(found) == 1 or metric.name.endswith(("_medium", "_large")), (
+            metric.name
+        )
 
 
 @pytest.mark.parametrize(
@@ -47,28 +49,28 @@ def test_perfect_boxes_have_perfect_metrics() -> None:
 )
 def test_predictions_of_another_form_are_refused(change: dict[str, np.ndarray], told: str) -> None:
     with pytest.raises(SpecMismatch, match=told):
-        Detection().judge(perfect() | change, TRUTH, SPEC)
+        Detection().evaluate(perfect() | change, TRUTH, SPEC)
 
 
 def test_raw_outputs_are_refused_with_a_hint_at_decoders() -> None:
     with pytest.raises(SpecMismatch, match="--decoder"):
-        Detection().judge({"output": np.zeros((2, 85, 22, 22))}, TRUTH, SPEC)
+        Detection().evaluate({"output": np.zeros((2, 85, 22, 22))}, TRUTH, SPEC)
 
 
 @pytest.mark.parametrize("fit", ["squeeze", "letterbox", "letterbox-centre"])
 def test_boxes_in_the_models_input_are_found_in_the_picture(fit: str) -> None:
-    from nnpipe.core.image_conversion import letterboxed, resized
+    from nnpipe.core.image_conversion import resize_images, resize_to_letterbox
 
     image = np.zeros((1, 90, 200, 1), np.float32)
     image[0, 30:60, 100:160] = 1
     if fit == "squeeze":
-        taken = resized(image, 128, 160)
+        taken = resize_images(image, 128, 160)
     else:
-        taken = letterboxed(image, 128, 160, centred=fit == "letterbox-centre")
+        taken = resize_to_letterbox(image, 128, 160, centred=fit == "letterbox-centre")
     rows, columns = (np.flatnonzero((taken[0, ..., 0] > 0.5).any(axis=axis)) for axis in (1, 0))
     start, end = np.array([columns[0], rows[0]]), np.array([columns[-1] + 1, rows[-1] + 1])
     shares = np.concatenate([start / [160, 128], (end - start) / [160, 128]])[None, None]
-    found = in_pixels(shares, frame(1, 128, 160, fit), np.array([[90, 200]]))
+    found = convert_boxes_to_pixels(shares, create_frames(1, 128, 160, fit), np.array([[90, 200]]))
     np.testing.assert_allclose(found[0, 0], [100, 30, 60, 30], atol=1.3)
 
 
@@ -76,19 +78,19 @@ def test_a_collapsed_detector_is_doubted() -> None:
     classes = np.zeros((2, 30), np.int64)
     boxes = np.broadcast_to(np.array([0.0, 0, 5, 5]), (2, 30, 4))
     one = {"boxes": boxes, "scores": np.full((2, 30), 0.5), "class": classes}
-    assert [kind for kind, _ in Detection().doubts(Detection().judge(one, TRUTH, SPEC))] == [
+    assert [kind for kind, _ in Detection().warnings(Detection().evaluate(one, TRUTH, SPEC))] == [
         "collapsed"
     ]
     none = {"boxes": boxes, "scores": one["scores"], "class": np.full((2, 30), -1)}
-    assert "finds nothing" in next(Detection().doubts(Detection().judge(none, TRUTH, SPEC)))[1]
+    assert "finds nothing" in next(Detection().warnings(Detection().evaluate(none, TRUTH, SPEC)))[1]
     usual = one | {"scores": np.linspace(0, 1, 60).reshape(2, 30)}
-    assert not list(Detection().doubts(Detection().judge(usual, TRUTH, SPEC)))
+    assert not list(Detection().warnings(Detection().evaluate(usual, TRUTH, SPEC)))
 
 
 def test_by_open_images_rules_classes_that_were_not_looked_for_do_not_count() -> None:
     task = Detection(protocol="open_images")
     given = perfect() | {"class": np.array([[0, 1], [1, 0]])}
-    found = task.judge(given, TRUTH | {"verified": np.array([[0], [-1]])}, SPEC)
+    found = task.evaluate(given, TRUTH | {"verified": np.array([[0], [-1]])}, SPEC)
     assert found.ragged["class"].values.tolist() == [0, 1, 1]
     assert found.settings["protocol"] == "open_images"
 
@@ -123,13 +125,13 @@ class TestDetection(TaskContract):
 
 
 def test_evaluations_above_different_scores_are_not_compared() -> None:
-    found = Detection().judge(perfect(), TRUTH, SPEC)
+    found = Detection().evaluate(perfect(), TRUTH, SPEC)
 
     def by(name: str, score: float) -> Evaluation:
         told = {"class": name, "arguments": {"score_threshold": score, "overlap": random.random()}}
         return replace(found, settings={**found.settings, "decoder": told})
 
     random = np.random.default_rng(0)
-    assert Detection().judged_alike(by("a", 0.001), by("b", 0.001))
-    assert not Detection().judged_alike(by("a", 0.001), by("a", 0.25))
-    assert not Detection().judged_alike(found, replace(found, settings={"protocol": "pascal"}))
+    assert Detection().same_truth(by("a", 0.001), by("b", 0.001))
+    assert not Detection().same_truth(by("a", 0.001), by("a", 0.25))
+    assert not Detection().same_truth(found, replace(found, settings={"protocol": "pascal"}))

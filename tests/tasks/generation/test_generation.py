@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from nnpipe.analysis.quality_intervals import quality_difference, quality_estimate
+from nnpipe.analysis.quality_intervals import compute_quality_difference, compute_quality_estimate
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.generation import (
     LOG_LIKELIHOOD,
@@ -18,9 +18,9 @@ from nnpipe.core.generation import (
     TOKENS,
 )
 from nnpipe.core.tensors import DatasetSpec
-from nnpipe.measuring.quantities import quality
+from nnpipe.measuring.quantities import quality_of
 from nnpipe.measuring.run import Run
-from nnpipe.tasks.generation.metrics import quantile_statistic
+from nnpipe.tasks.generation.metrics import create_quantile_statistic
 from nnpipe.tasks.generation.task import Generation
 
 MS = 1_000_000
@@ -48,7 +48,7 @@ def judged(
         REFERENCE_TOKENS: np.full(count, 4),
         LOG_LIKELIHOOD: np.full(count, -4 * np.log(3.0)),
     }
-    return Generation().judge(predictions, truth, SPEC)
+    return Generation().evaluate(predictions, truth, SPEC)
 
 
 def noisy(rng: np.random.Generator, prompts: int = 100, tokens: int = 20) -> Times:
@@ -56,14 +56,14 @@ def noisy(rng: np.random.Generator, prompts: int = 100, tokens: int = 20) -> Tim
 
 
 def of(name: str, found: Evaluation) -> float:
-    return Generation().metric(name).of(found)
+    return Generation().metric(name).compute(found)
 
 
 def test_a_planted_delay_is_the_difference_of_the_time_per_output_token() -> None:
     times = noisy(np.random.default_rng(0))
     slower = times + MS
     metric = Generation().metric("tpot_mean")
-    found = quality_difference(metric, judged(times), judged(slower))
+    found = compute_quality_difference(metric, judged(times), judged(slower))
     assert found.value == pytest.approx(1e-3, rel=1e-9)
     assert of("itl_median", judged(slower)) - of("itl_median", judged(times)) == pytest.approx(
         1e-3, rel=1e-6
@@ -86,13 +86,13 @@ def test_the_times_of_tokens_add_up() -> None:
     total = found.ragged["token_ns"].values.sum() / 1e9
     assert of("request_mean", found) * len(found) == pytest.approx(total)
     assert of("output_throughput", found) == pytest.approx(2000 / total)
-    assert not list(Generation().doubts(found))
+    assert not list(Generation().warnings(found))
 
 
 def test_time_that_belongs_to_no_token_is_doubted() -> None:
     found = judged(np.full((10, 5), MS, np.int64))
     found.arrays["request_ns"][:] += MS // 4
-    assert [kind for kind, _ in Generation().doubts(found)] == ["clock"]
+    assert [kind for kind, _ in Generation().warnings(found)] == ["clock"]
 
 
 def test_answers_of_different_length_and_none_at_all() -> None:
@@ -100,7 +100,7 @@ def test_answers_of_different_length_and_none_at_all() -> None:
     assert of("ttft_mean", found) == pytest.approx(3e-3)
     assert of("tpot_mean", found) == pytest.approx(1e-3)
     assert of("itl_mean", found) == pytest.approx(1e-3)
-    assert any("no token" in reason for _, reason in Generation().doubts(found))
+    assert any("no token" in reason for _, reason in Generation().warnings(found))
 
 
 def test_percentiles_of_few_values_are_not_told() -> None:
@@ -116,24 +116,26 @@ def test_exact_match_and_perplexity_count_references_only() -> None:
 
 
 def test_medians_of_tokens_are_no_percentiles_of_calls() -> None:
-    found = quality(Generation().metric("itl_median"))
+    found = quality_of(Generation().metric("itl_median"))
     assert (found.percentile, found.unit, found.judged) == (None, "s", True)
 
 
 @pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
 def test_quantiles_of_many_values_are_those_of_the_sample(share: float) -> None:
     values = np.random.default_rng(2).exponential(size=20_000)
-    found = quantile_statistic(values, np.arange(20_000) % 50, 50, share)(np.ones(50))
+    found = create_quantile_statistic(values, np.arange(20_000) % 50, 50, share)(np.ones(50))
     assert found == pytest.approx(np.quantile(values, share), rel=0.02)
 
 
 def test_quantiles_with_weights_are_those_of_repeated_values() -> None:
     rng = np.random.default_rng(3)
     values, owners = rng.exponential(size=4000), np.sort(rng.integers(0, 40, 4000))
-    statistic = quantile_statistic(values, owners, 40, 0.9)
+    statistic = create_quantile_statistic(values, owners, 40, 0.9)
     for weights in (rng.integers(0, 4, 40), np.eye(40)[7], 5 * np.ones(40)):
         times = weights[owners].astype(int)
-        plain = quantile_statistic(np.repeat(values, times), np.zeros(times.sum(), int), 1, 0.9)
+        plain = create_quantile_statistic(
+            np.repeat(values, times), np.zeros(times.sum(), int), 1, 0.9
+        )
         assert statistic(weights.astype(float)) == pytest.approx(plain(np.ones(1)), rel=1e-9)
     assert np.isnan(statistic(np.zeros(40)))
 
@@ -154,7 +156,7 @@ def test_intervals_hold_the_truth_although_tokens_of_a_request_depend_on_each_ot
 def _coverage(drawn: Callable[[np.random.Generator], Evaluation], name: str, truth: float) -> float:
     metric, held = Generation().metric(name), 0
     for seed in range(150):
-        found = quality_estimate(metric, drawn(np.random.default_rng(100 + seed)))
+        found = compute_quality_estimate(metric, drawn(np.random.default_rng(100 + seed)))
         held += found.low <= truth <= found.high
     return held / 150
 
@@ -167,5 +169,5 @@ def test_ten_thousand_answers_of_a_hundred_tokens_are_a_small_file(tmp_path) -> 
     assert path.stat().st_size < 100e6
     read = Run.read(path).evaluation
     assert read is not None
-    assert read.ragged["token_ns"].same_as(found.ragged["token_ns"])
+    assert read.ragged["token_ns"].has_same_rows(found.ragged["token_ns"])
     assert of("itl_p99", read) == of("itl_p99", found)

@@ -13,8 +13,13 @@ from pycocotools_stats import assert_same_in, pycocotools_stats
 
 from nnpipe.core.errors import SpecMismatch
 from nnpipe.core.tensors import Batch, DatasetSpec
-from nnpipe.tasks.frames import frame
-from nnpipe.tasks.instance_segmentation.runs import areas_of, intersections, padded, runs_of
+from nnpipe.tasks.frames import create_frames
+from nnpipe.tasks.instance_segmentation.run_lengths import (
+    compute_run_areas,
+    compute_run_intersections,
+    encode_mask_runs,
+    pad_runs,
+)
 from nnpipe.tasks.instance_segmentation.task import InstanceSegmentation
 
 SPEC = DatasetSpec("instance_segmentation", (), (), ("cat", "dog", "cow"))
@@ -52,7 +57,7 @@ def random_case(random: np.random.Generator) -> tuple[Batch, Batch, np.ndarray, 
     guessed = moved.reshape(2, pictures, most, height, width).transpose(1, 0, 2, 3, 4)
     guessed = guessed.reshape(pictures, 2 * most, height, width)
     truth = {
-        "runs": padded([runs_of(mask) for mask in true]).reshape(pictures, most, -1),
+        "runs": pad_runs([encode_mask_runs(mask) for mask in true]).reshape(pictures, most, -1),
         "class": random.integers(-1, 3, (pictures, most)),
         "crowd": (random.random((pictures, most)) < 0.15).astype(np.uint8),
         "size": np.tile([height, width], (pictures, 1)),
@@ -110,8 +115,10 @@ def assert_same_as_pycocotools(cases: int) -> None:
         case = random_case(random)
         if (wanted := of_pycocotools(*case)) is None:
             return None
-        judged = task.judge(case[0], case[1], SPEC)
-        return [task.metric(name).of(judged) for name in NAMES], [wanted[place] for place in PLACES]
+        judged = task.evaluate(case[0], case[1], SPEC)
+        return [task.metric(name).compute(judged) for name in NAMES], [
+            wanted[place] for place in PLACES
+        ]
 
     assert_same_in(cases, compared)
 
@@ -128,11 +135,11 @@ def test_average_precision_is_that_of_pycocotools_in_a_thousand_cases() -> None:
 def test_runs_are_counted_without_drawing_masks() -> None:
     random = np.random.default_rng(0)
     masks = [*blobs(random, 6, 9, 14), np.zeros((9, 14), bool), np.ones((9, 14), bool)]
-    runs = padded([runs_of(mask) for mask in masks])
+    runs = pad_runs([encode_mask_runs(mask) for mask in masks])
     assert runs.sum(axis=1).tolist() == [9 * 14] * 8
-    assert areas_of(runs).tolist() == [mask.sum() for mask in masks]
+    assert compute_run_areas(runs).tolist() == [mask.sum() for mask in masks]
     wanted = [[(one & other).sum() for other in masks] for one in masks]
-    np.testing.assert_array_equal(intersections(runs, runs), wanted)
+    np.testing.assert_array_equal(compute_run_intersections(runs, runs), wanted)
 
 
 def test_masks_may_have_the_size_of_the_input() -> None:
@@ -141,18 +148,18 @@ def test_masks_may_have_the_size_of_the_input() -> None:
     picture = np.zeros((16, 32), bool)
     picture[0:16, 0:16] = True
     truth = {
-        "runs": runs_of(picture)[None, None],
+        "runs": encode_mask_runs(picture)[None, None],
         "class": np.zeros((1, 1), int),
         "size": np.array([[16, 32]]),
     }
     given = {"class": np.zeros((1, 1), int), "scores": np.ones((1, 1))}
-    judged = InstanceSegmentation().judge(
-        {**given, "masks": mask, "frame": frame(1, 8, 8, "letterbox-centre")}, truth, SPEC
+    judged = InstanceSegmentation().evaluate(
+        {**given, "masks": mask, "frame": create_frames(1, 8, 8, "letterbox-centre")}, truth, SPEC
     )
     # A cell is four pixels wide, and interpolation rounds off the two corners inside the picture.
     assert judged.ragged["pairs"].values.tolist() == [[0, 0, 254 / 256]]
     with pytest.raises(SpecMismatch, match="smaller than their picture"):
-        InstanceSegmentation().judge({**given, "masks": mask}, truth, SPEC)
+        InstanceSegmentation().evaluate({**given, "masks": mask}, truth, SPEC)
 
 
 def test_runs_that_cannot_be_are_refused() -> None:
@@ -168,4 +175,4 @@ def test_runs_that_cannot_be_are_refused() -> None:
         ([[[1 << 62, 4]]], "lengths"),
     ):
         with pytest.raises(SpecMismatch, match=told):
-            InstanceSegmentation().judge({**given, "runs": np.array(runs)}, truth, SPEC)
+            InstanceSegmentation().evaluate({**given, "runs": np.array(runs)}, truth, SPEC)

@@ -7,12 +7,12 @@ import pytest
 from installed import needs
 
 from nnpipe.core.errors import DatasetError
-from nnpipe.tasks.instance_segmentation.runs import (
-    runs_of,
-    runs_of_polygon,
-    runs_of_polygons,
-    runs_of_text,
-    united,
+from nnpipe.tasks.instance_segmentation.run_lengths import (
+    encode_mask_runs,
+    encode_polygon,
+    encode_polygons,
+    merge_runs,
+    parse_coco_runs,
 )
 
 KINDS = ("inside", "whole", "tenths", "halves", "beyond", "repeated")
@@ -43,9 +43,9 @@ def test_a_thousand_polygons_cover_the_pixels_that_pycocotools_gives_them() -> N
         number = 1 + case % 5 // 4  # of polygons
         polygons = [random_polygon(random, KINDS[case % 6], height, width) for _ in range(number)]
         stated = mask.frPyObjects([each.ravel().tolist() for each in polygons], height, width)
-        wanted = runs_of(mask.decode(mask.merge(stated)))
+        wanted = encode_mask_runs(mask.decode(mask.merge(stated)))
         np.testing.assert_array_equal(
-            runs_of_polygons(polygons, height, width), wanted, err_msg=str(polygons)
+            encode_polygons(polygons, height, width), wanted, err_msg=str(polygons)
         )
         covered += len(wanted) > 1
     assert covered > 800
@@ -59,7 +59,7 @@ def test_compressed_text_is_read_as_pycocotools_writes_it() -> None:
     for share in (0, 0.001, 0.02, 0.3, 0.9, 1):
         pixels = random.random((200, 3000)) < share
         text = mask.encode(np.asfortranarray(pixels.astype(np.uint8)))["counts"]
-        np.testing.assert_array_equal(runs_of_text(text), runs_of(pixels))
+        np.testing.assert_array_equal(parse_coco_runs(text), encode_mask_runs(pixels))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_compressed_text_is_read_as_pycocotools_writes_it() -> None:
 )
 def test_text_that_is_no_mask_is_refused(text: bytes) -> None:
     with pytest.raises(ValueError, match="it "):
-        runs_of_text(text)
+        parse_coco_runs(text)
 
 
 def test_masks_are_united_pixel_by_pixel() -> None:
@@ -75,18 +75,19 @@ def test_masks_are_united_pixel_by_pixel() -> None:
     for count in (1, 2, 5):
         masks = random.random((count, 7, 9)) < 0.3
         np.testing.assert_array_equal(
-            united([runs_of(mask) for mask in masks], 63), runs_of(masks.any(axis=0))
+            merge_runs([encode_mask_runs(mask) for mask in masks], 63),
+            encode_mask_runs(masks.any(axis=0)),
         )
 
 
 def test_the_effort_depends_on_columns_and_not_on_the_length_of_edges() -> None:
     height, width, far = 40, 30, float(1 << 20)
-    whole = runs_of_polygon(
+    whole = encode_polygon(
         np.array([[-far, -far], [far, -far], [far, far], [-far, far]]), height, width
     )
     assert whole.tolist() == [0, height * width]
     to_and_fro = np.tile([[0.0, 0.0], [far, 20.0]], (5_000, 1))
     with pytest.raises(DatasetError, match="to and fro across"):
-        runs_of_polygon(to_and_fro, 60_000, 60_000)
+        encode_polygon(to_and_fro, 60_000, 60_000)
     with pytest.raises(DatasetError, match="cross more than"):
-        runs_of_polygons([np.array([[0.0, 0.0], [far, 20.0], [far, far]])] * 40, 60_000, 60_000)
+        encode_polygons([np.array([[0.0, 0.0], [far, 20.0], [far, far]])] * 40, 60_000, 60_000)

@@ -12,7 +12,7 @@ from nnpipe.measuring.run import Run
 from nnpipe.report.document import Section, Table
 from nnpipe.report.render import render
 from nnpipe.tasks import InstanceSegmentation
-from nnpipe.tasks.instance_segmentation.runs import runs_of
+from nnpipe.tasks.instance_segmentation.run_lengths import encode_mask_runs
 
 
 def judged(missed: int) -> Evaluation:
@@ -21,12 +21,12 @@ def judged(missed: int) -> Evaluation:
     """
     masks = np.zeros((2, 20, 20), bool)
     masks[0, 2:8, 2:8] = masks[1, 10:19, 3:9] = True
-    runs = np.tile(np.stack([runs_of(mask)[:13] for mask in masks])[None], (4, 1, 1))
+    runs = np.tile(np.stack([encode_mask_runs(mask)[:13] for mask in masks])[None], (4, 1, 1))
     truth = {"runs": runs, "class": np.tile([0, 1], (4, 1)), "size": np.full((4, 2), 20)}
     bitmaps = np.tile(masks[None].astype(np.float32), (4, 1, 1, 1))
     bitmaps[missed, 1] = np.roll(bitmaps[missed, 1], 10, axis=1)
     given = {"masks": bitmaps, "class": truth["class"], "scores": np.tile([0.9, 0.8], (4, 1))}
-    return InstanceSegmentation().judge(
+    return InstanceSegmentation().evaluate(
         given, truth, DatasetSpec("instance_segmentation", (), (), ("cat", "dog"))
     )
 
@@ -51,10 +51,10 @@ def test_the_worst_class_and_picture_come_first() -> None:
     assert rows[1][1:] == ["100.0\u00a0%", "100.0\u00a0%", "4", "4"]
     precisions = [float(row[1].value or 0) for row in classes.cells()]
     task = InstanceSegmentation()
-    np.testing.assert_allclose(np.mean(precisions), task.metric("mask_ap50").of(found))
+    np.testing.assert_allclose(np.mean(precisions), task.metric("mask_ap50").compute(found))
     assert [[cell.text for cell in row] for row in pictures.cells()] == [["3", "1", "2"]]
     assert task.sample_errors(found).tolist() == [0, 0, 1, 0]
-    assert task.sample_words(found, 2) == "1 of 2 masks are not found"
+    assert task.describe_sample(found, 2) == "1 of 2 masks are not found"
     parts = [
         block for block in section_of(judged(0), judged(1)).blocks if isinstance(block, Section)
     ]

@@ -15,7 +15,7 @@ from pycocotools_stats import assert_same_in, pycocotools_stats
 from nnpipe.core.errors import SpecMismatch
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.tensors import Batch, DatasetSpec
-from nnpipe.tasks.frames import frame
+from nnpipe.tasks.frames import create_frames
 from nnpipe.tasks.pose.task import Pose
 
 SPEC = DatasetSpec("pose", (), (), tuple(map(str, range(17))))
@@ -92,11 +92,13 @@ def assert_same_as_pycocotools(cases: int) -> None:
     random, task = np.random.default_rng(7), Pose()
 
     def compared() -> tuple[list[float], list[float]] | None:
-        judged = task.judge(*random_case(random), SPEC)
+        judged = task.evaluate(*random_case(random), SPEC)
         if not len(judged.ragged["points"].values):
             return None
         found = of_pycocotools(judged)
-        return [task.metric(name).of(judged) for name in NAMES], [found[place] for place in PLACES]
+        return [task.metric(name).compute(judged) for name in NAMES], [
+            found[place] for place in PLACES
+        ]
 
     assert_same_in(cases, compared)
 
@@ -117,30 +119,30 @@ def one_person(moved: float, **options: Any) -> Evaluation:
     guess = points.copy()
     guess[0, 0, 1, 1] += moved
     truth = {"points": points, "count": np.array([1]), "size": np.array([[80, 200]])}
-    return Pose(**options).judge({"points": guess}, truth, SPEC)
+    return Pose(**options).evaluate({"points": guess}, truth, SPEC)
 
 
 def test_distances_are_in_shares_of_the_sides() -> None:
     judged, task = one_person(8.0), Pose()
-    assert task.metric("point_distance").of(judged) == pytest.approx(0.1 / 3)
-    assert task.metric("greatest_point_distance").of(judged) == pytest.approx(0.1)
+    assert task.metric("point_distance").compute(judged) == pytest.approx(0.1 / 3)
+    assert task.metric("greatest_point_distance").compute(judged) == pytest.approx(0.1)
 
 
 def test_key_points_are_right_within_a_part_of_a_length() -> None:
     task = Pose()
-    assert task.metric("pck").of(one_person(1.9)) == 1
-    assert task.metric("pck").of(one_person(2.1)) == pytest.approx(2 / 3)
-    assert task.metric("pck").of(one_person(19, pck_length="picture")) == 1
+    assert task.metric("pck").compute(one_person(1.9)) == 1
+    assert task.metric("pck").compute(one_person(2.1)) == pytest.approx(2 / 3)
+    assert task.metric("pck").compute(one_person(19, pck_length="picture")) == 1
     # the hip is not known
-    assert math.isnan(task.metric("pck").of(one_person(0, pck_length="torso")))
+    assert math.isnan(task.metric("pck").compute(one_person(0, pck_length="torso")))
 
 
 def test_persons_without_a_pose_are_missed() -> None:
     predictions, truth = random_case(np.random.default_rng(0))
     nothing = {**predictions, "count": np.zeros_like(predictions["count"])}
-    judged = Pose().judge(nothing, truth, SPEC)
-    assert Pose().metric("mean_oks").of(judged) == Pose().metric("pck").of(judged) == 0
-    assert math.isnan(Pose().metric("point_distance").of(judged))
+    judged = Pose().evaluate(nothing, truth, SPEC)
+    assert Pose().metric("mean_oks").compute(judged) == Pose().metric("pck").compute(judged) == 0
+    assert math.isnan(Pose().metric("point_distance").compute(judged))
 
 
 @pytest.mark.parametrize("fit", ["squeeze", "letterbox", "letterbox-centre"])
@@ -152,9 +154,9 @@ def test_points_of_inputs_become_points_of_pictures(fit: str) -> None:
     inside = (points[:, :2] * factor + (0, top)) / 80
     given = {
         "points": np.concatenate([inside, points[:, 2:]], axis=1)[None, None],
-        "frame": frame(1, 80, 80, fit),
+        "frame": create_frames(1, 80, 80, fit),
     }
-    judged = Pose().judge(given, truth, DatasetSpec("pose", (), (), ("a", "b")))
+    judged = Pose().evaluate(given, truth, DatasetSpec("pose", (), (), ("a", "b")))
     np.testing.assert_allclose(judged.ragged["points"].values[0], points, rtol=1e-5)
 
 
@@ -166,6 +168,6 @@ def test_predictions_that_cannot_be_are_refused() -> None:
         {"scores": predictions["scores"][:, :2]},
     ):
         with pytest.raises(SpecMismatch):
-            Pose().judge({**predictions, **changed}, truth, SPEC)
+            Pose().evaluate({**predictions, **changed}, truth, SPEC)
     with pytest.raises(SpecMismatch, match="3 deviations"):
-        Pose(sigmas=(0.1, 0.1, 0.1)).judge(predictions, truth, SPEC)
+        Pose(sigmas=(0.1, 0.1, 0.1)).evaluate(predictions, truth, SPEC)

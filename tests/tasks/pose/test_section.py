@@ -28,7 +28,7 @@ def judged(number: int, moved: float = 20.0) -> Evaluation:
     count = np.array([1] * 7 + [0])
     truth = {"points": points, "count": count, "size": np.tile([100, 200], (8, 1))}
     names = tuple(f"joint {place}" for place in range(number))
-    return Pose().judge(
+    return Pose().evaluate(
         {"points": guess, "count": count}, truth, DatasetSpec("pose", (), (), names)
     )
 
@@ -53,7 +53,7 @@ def test_the_worst_picture_is_drawn_first_with_limbs() -> None:
     # other 16 points.
     assert [len(truth), len(guess)] == [14 + 16] * 2
     np.testing.assert_allclose(guess[-1] - truth[-1], 20, atol=1e-3)
-    assert "net 0" in Pictures().svg(drawn[0])
+    assert "net 0" in Pictures().render_svg(drawn[0])
 
 
 def test_pictures_are_kept_of_the_samples_that_are_drawn() -> None:

@@ -27,7 +27,7 @@ def section_of(classes: int, *shifts: int) -> Section:
             {},
             {"batch_size": 1},
             {},
-            evaluation=Segmentation().judge(
+            evaluation=Segmentation().evaluate(
                 {"mask": np.where(np.arange(36) < 9 * shift, classes, truth)}, {"mask": truth}, spec
             ),
         )

@@ -8,24 +8,24 @@ import numpy as np
 import pytest
 
 from nnpipe.core.errors import SpecMismatch
-from nnpipe.core.task import task_named
+from nnpipe.core.task import get_task
 from nnpipe.core.tensors import DatasetSpec
-from nnpipe.tasks.frames import frame
-from nnpipe.tasks.segmentation.task import Segmentation, near_contours
+from nnpipe.tasks.frames import create_frames
+from nnpipe.tasks.segmentation.task import Segmentation, find_near_contours
 
 SPEC = DatasetSpec("segmentation", (), (), ("ground", "thing", "other"))
 
 
 def metric(name: str, predicted: np.ndarray, truth: np.ndarray) -> float:
-    judged = Segmentation().judge({"mask": predicted}, {"mask": truth}, SPEC)
-    return Segmentation().metric(name).of(judged)
+    judged = Segmentation().evaluate({"mask": predicted}, {"mask": truth}, SPEC)
+    return Segmentation().metric(name).compute(judged)
 
 
 @pytest.mark.parametrize("reach", [1, 2, 5])
 def test_pixels_near_contours_are_those_with_another_class_nearby(reach: int) -> None:
     random = np.random.default_rng(reach)
     labels = np.kron(random.integers(0, 3, (3, 4)), np.ones((5, 4), np.int64))
-    found = near_contours(labels, reach)
+    found = find_near_contours(labels, reach)
     padded = np.pad(labels, reach, constant_values=9)
     for row, column in np.ndindex(*labels.shape):
         window = padded[row : row + 2 * reach + 1, column : column + 2 * reach + 1]
@@ -67,15 +67,15 @@ def test_masks_are_compared_in_pixels_of_pictures(fit: str) -> None:
         part = inputs[place, top : top + rows, left : left + columns]
         part[:] = 0
         part[: rows // 2, : columns // 2] = 1
-    given = {"mask": inputs, "frame": frame(3, 60, 60, fit)}
-    judged = Segmentation().judge(given, {"mask": truth, "size": sizes}, SPEC)
-    assert Segmentation().metric("pixel_accuracy").of(judged) == 1
+    given = {"mask": inputs, "frame": create_frames(3, 60, 60, fit)}
+    judged = Segmentation().evaluate(given, {"mask": truth, "size": sizes}, SPEC)
+    assert Segmentation().metric("pixel_accuracy").compute(judged) == 1
     assert judged.ragged["pixels"].values[:, 2].sum() == np.prod(sizes, axis=1).sum()
 
 
 def test_masks_of_other_sizes_need_a_frame() -> None:
     with pytest.raises(SpecMismatch, match="SegmentationDecoder"):
-        task_named("segmentation").judge(
+        get_task("segmentation").evaluate(
             {"mask": np.zeros((1, 8, 8), int)}, {"mask": np.zeros((1, 4, 4), int)}, SPEC
         )
 
@@ -83,8 +83,8 @@ def test_masks_of_other_sizes_need_a_frame() -> None:
 def test_many_classes_need_little_memory() -> None:
     names = tuple(map(str, range(5000)))
     truth = np.arange(400).reshape(1, 20, 20) * 10
-    judged = Segmentation().judge(
+    judged = Segmentation().evaluate(
         {"mask": truth}, {"mask": truth}, DatasetSpec("segmentation", (), (), names)
     )
-    assert Segmentation().primary.of(judged) == 1
+    assert Segmentation().primary.compute(judged) == 1
     assert judged.ragged["pixels"].values.shape == (400, 3)

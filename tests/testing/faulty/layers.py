@@ -28,7 +28,7 @@ class Scaled(Layer):
 
     factor: float = row(NumberKind(), default=1.0)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         return TorchParts(lambda module, x: x * self.factor)
 
 
@@ -69,7 +69,7 @@ class TestLonely(TestScaled):
 class Complaining(Scaled):
     """Finds fault with itself."""
 
-    def _faults(self) -> Iterable[tuple[str, str]]:
+    def _find_faults(self) -> Iterable[tuple[str, str]]:
         yield "factor", "is never right"
 
 
@@ -92,7 +92,7 @@ class TestRounding(TestScaled):
 class AnyKind(NumberKind):
     """Takes everything for a number."""
 
-    def fault(self, *_: Any, **__: Any) -> str:
+    def find_fault(self, *_: Any, **__: Any) -> str:
         return ""
 
     def read(self, value: Any, *_: Any, **__: Any) -> Any:
@@ -123,7 +123,7 @@ class TestGreedy(TestScaled):
 class Misshapen(Scaled):
     """Gives another shape than it says."""
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         return ((*shapes[0][:-1], 7),)
 
 
@@ -134,7 +134,7 @@ class TestMisshapen(TestScaled):
 class Infinite(Scaled):
     """Divides by nothing."""
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         return TorchParts(lambda module, x: x / 0)
 
 
@@ -145,7 +145,7 @@ class TestInfinite(TestScaled):
 class Blank(Scaled):
     """Gives nothing but zeros."""
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         return TorchParts(lambda module, x: x * 0)
 
 
@@ -156,7 +156,7 @@ class TestBlank(TestScaled):
 class Boastful(Scaled):
     """Says that it has a weight, and has none in PyTorch."""
 
-    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
+    def _describe_variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         return (LayerVariable("kernel", (3,), RandomUniform()),)
 
 
@@ -167,7 +167,7 @@ class TestBoastful(TestScaled):
 class Detached(Scaled):
     """Lets no gradient through."""
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         return TorchParts(lambda module, x: x.detach() * self.factor)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from nnpipe.codegen.script import Writer
 from nnpipe.codegen.script_task import ScriptTask
-from nnpipe.codegen.syntax import quoted
+from nnpipe.codegen.syntax import fill_template
 from nnpipe.core.arguments import argument
 from nnpipe.core.discoverable import Option
 from nnpipe.testing.script_task import ScriptTaskContract
@@ -28,7 +28,9 @@ class Tell(ScriptTask):
     line: str = argument("done", help="what to print")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        return quoted("print(LINE)", LINE=writer.argument(self, "line", self.line, "what to print"))
+        return fill_template(
+            "print(LINE)", LINE=writer.add_option(self, "line", self.line, "what to print")
+        )
 
 
 class TestTell(ScriptTaskContract):
@@ -114,7 +116,7 @@ class Leaning(Tell):
     task = "leaning"
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        return [*quoted("import nnpipe"), *super().write(writer)]
+        return [*fill_template("import nnpipe"), *super().write(writer)]
 
 
 class TestLeaning(TestTell):
@@ -128,7 +130,7 @@ class Moody(Tell):
     count: ClassVar[Any] = itertools.count()
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        return quoted(f"print({next(self.count)})")
+        return fill_template(f"print({next(self.count)})")
 
 
 class TestMoody(TestTell):

@@ -21,17 +21,17 @@ from .parts import IO, Copying, Points, SignModel, SignRuntime, names_of
 Data = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
 
 
-def parts_of_ours() -> tuple[nn.Dataset, nn.Way]:
+def parts_of_ours() -> tuple[nn.Dataset, nn.Recipe]:
     """Make components by their classes."""
-    return DigitsDataset(), nn.Way(
+    return DigitsDataset(), nn.Recipe(
         "mine", compilers=(ONNXStaticQuantizer(),), runtime=ONNXRuntime(num_threads=1)
     )
 
 
 def choose(model: str | Path, data: Data) -> Path:
     """Compare ways to run a model, and keep the best."""
-    known: tuple[str, ...] = nn.ways()
-    own = nn.Way("copied", compilers=(), runtime=SignRuntime())
+    known: tuple[str, ...] = nn.recipes()
+    own = nn.Recipe("copied", compilers=(), runtime=SignRuntime())
     result: nn.ComparisonResult = nn.compare(
         model, data=data, ways=[known[0], own], max_seconds=5.0, batch_size=8
     )
@@ -103,8 +103,8 @@ def from_files() -> list[Path | None]:
     pipeline: nn.PipelineResult = nn.run_pipeline("pipeline.yaml", retrain=True)
     planned = nn.read_sweep("sweep.yaml", ["batch_sizes=[1]"])
     fleet: nn.Fleet = nn.read_devices("devices.yaml")
-    boards: tuple[nn.Device, ...] = fleet.chosen(["arm"])
-    print([board.price(fleet.currency) for board in boards])
+    boards: tuple[nn.Device, ...] = fleet.find_devices(["arm"])
+    print([board.format_price(fleet.currency) for board in boards])
     swept: nn.SweepResult = nn.sweep("sweep.yaml", retry_failed=len(planned.points) > 1)
     searched: nn.SearchResult = nn.search(
         lambda x: x,

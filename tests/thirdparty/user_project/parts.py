@@ -77,7 +77,7 @@ class Crossing(nn.Task):
             ),
         )
 
-    def _judge(self, predictions: Arrays, truth: Arrays, spec: nn.DatasetSpec) -> nn.Evaluation:
+    def _evaluate(self, predictions: Arrays, truth: Arrays, spec: nn.DatasetSpec) -> nn.Evaluation:
         """Hold predictions against the truth."""
         return nn.Evaluation(self.name, {"distance": np.abs(predictions["place"] - truth["place"])})
 
@@ -105,7 +105,7 @@ class Doubles(nn.OutputDecoder):
     """Doubles all numbers again."""
 
     def decode(
-        self, outputs: Arrays, io: nn.IOSpec, inputs: Sequence[nn.InputMeaning] = ()
+        self, outputs: Arrays, io: nn.IOSpec, inputs: Sequence[nn.InputProcessing] = ()
     ) -> Arrays:
         """Return the doubles."""
         return {name: 2 * values for name, values in outputs.items()}
@@ -176,18 +176,18 @@ class SignModel(nn.ModelWrapper):
     def save(self, live: nn.LiveModel, path: str | Path) -> nn.Artifact:
         """Write the file and its description."""
         Path(path).write_bytes(b"signs")
-        return nn.Artifact.of(path, "signs", IO, producer=self.describe(), meaning=self.meaning)
+        return nn.Artifact.create(path, "signs", IO, producer=self.describe(), meaning=self.meaning)
 
     def session(self, live: nn.LiveModel) -> nn.InferenceSession:
         """Open the model."""
         return SignSession(IO)
 
     @property
-    def meaning(self) -> nn.Meaning:
+    def meaning(self) -> nn.ModelMetadata:
         """Points as they are in, scores out."""
-        return nn.Meaning(
-            (nn.InputMeaning("point"),),
-            (nn.OutputMeaning("scores", "logits", ("positive", "negative")),),
+        return nn.ModelMetadata(
+            (nn.InputProcessing("point"),),
+            (nn.OutputMetadata("scores", "logits", ("positive", "negative")),),
         )
 
     def train(
@@ -217,7 +217,7 @@ class Copying(nn.ModelCompiler):
             shutil.copyfile(artifact.path, path)
         except OSError as error:
             raise nn.CompileError(f"{path}: {error.strerror}") from error
-        return nn.Artifact.of(
+        return nn.Artifact.create(
             path, self.produces, artifact.io, parent=artifact, producer=self.describe()
         )
 
@@ -269,4 +269,4 @@ class Converter(nn.ONNXConversion):
 
 def names_of(classes: Iterable[type[nn.Component]]) -> list[str]:
     """Return what components are called."""
-    return [cls.dotted_path() for cls in classes]
+    return [cls.get_dotted_path() for cls in classes]

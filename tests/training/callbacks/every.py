@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.callbacks.selection import callback_classes
+from nnpipe.training.callbacks.selection import find_callback_classes
 from nnpipe.training.outputs.classification import ClassificationOutput
 from nnpipe.training.outputs.embedding import EmbeddingOutput
 from nnpipe.training.sequences.array import ArraySequence
@@ -58,7 +58,7 @@ def named() -> list[str]:
 
 
 def made(name: str) -> Callback:
-    return _ARGUMENTS[name](callback_classes()[name])
+    return _ARGUMENTS[name](find_callback_classes()[name])
 
 
 FOREIGN = ("MlflowLog", "WandbLog")

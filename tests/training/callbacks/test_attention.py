@@ -19,7 +19,12 @@ import digit_toys as digits
 from attention_toys import PatchEncoder, RowsAsTokens, made
 
 from nnpipe.core.errors import TrainingError
-from nnpipe.training.callbacks.attention import AttentionMaps, rollout, watched, weights_of
+from nnpipe.training.callbacks.attention import (
+    AttentionMaps,
+    compute_attention_weights,
+    compute_rollout,
+    record_attention,
+)
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.trainer import Trainer
 
@@ -53,7 +58,7 @@ def test_the_weights_of_an_encoder_are_those_by_hand_and_the_model_gives_the_sam
         tokens = model.embedded(batch()["image"])
         first = by_hand(model.encoder.layers[0].self_attn, tokens)
         second = by_hand(model.encoder.layers[1].self_attn, model.encoder.layers[0](tokens))
-    with watched(model) as found:
+    with record_attention(model) as found:
         given = model(batch())["digit"].output
     torch.testing.assert_close(given, expected)
     assert [name for name, _ in found] == [
@@ -76,7 +81,7 @@ def test_whoever_asks_for_weights_gets_what_was_asked_for(need: bool, average: b
         )
     asked = {"need_weights": need, "average_attn_weights": average}
     expected = layer(tokens, tokens, tokens, **asked)
-    with watched(layer) as found:
+    with record_attention(layer) as found:
         given = layer(tokens, tokens, tokens, **asked)
     torch.testing.assert_close(given, expected)
     assert found[0][1].shape == (2, 2, 5, 5)
@@ -101,12 +106,12 @@ def test_weights_of_the_attention_function_are_what_it_multiplies_values_by(argu
         key, given["enable_gqa"] = key[:, :2], True
     value = torch.eye(6).expand(2, key.shape[1], 6, 6)
     expected = torch.nn.functional.scaled_dot_product_attention(query, key, value, **given)
-    torch.testing.assert_close(weights_of(query, key, value, **given), expected)
+    torch.testing.assert_close(compute_attention_weights(query, key, value, **given), expected)
 
 
 def test_attention_of_a_model_that_calls_the_function_is_seen_under_its_layers_name() -> None:
     model = made(RowsAsTokens).eval()
-    with watched(model) as found:
+    with record_attention(model) as found:
         model(batch())
     ((name, weights),) = found
     assert (name, tuple(weights.shape)) == ("RowsAsTokens", (3, 2, 8, 8))
@@ -118,12 +123,12 @@ def test_rollout_follows_attention_through_the_layers() -> None:
     """Two layers, one head: token 0 takes all of token 1, and then token 2 all of token 0."""
     first, second = np.eye(3), np.eye(3)
     first[0], second[2] = [0, 1, 0], [1, 0, 0]
-    flow = rollout([first[None], second[None]])
+    flow = compute_rollout([first[None], second[None]])
     # By hand: half is the token itself, half comes from where the layer looks.
     np.testing.assert_allclose(flow, [[0.5, 0.5, 0], [0, 1, 0], [0.25, 0.25, 0.5]])
     rng = np.random.default_rng(1)
     many = [rng.dirichlet(np.ones(4), (3, 4)) for _ in range(5)]
-    np.testing.assert_allclose(rollout(many).sum(1), 1)
+    np.testing.assert_allclose(compute_rollout(many).sum(1), 1)
 
 
 def test_maps_are_drawn_over_the_picture_for_the_samples_asked_for(tmp_path: Path) -> None:
@@ -144,7 +149,7 @@ def test_what_is_laid_over_the_picture_is_the_class_tokens_attention_to_its_patc
     model = made(PatchEncoder)
     fit(tmp_path, model, AttentionMaps(count=1, grid=(4, 4)))
     one = {name: torch.from_numpy(value) for name, value in digits.arrays(1200, 1201).items()}
-    with watched(model.eval()) as found:
+    with record_attention(model.eval()) as found:
         model(one)
     heads, flow = drawn
     shown = [axes for axes in heads.axes if len(axes.images) == 2]
@@ -153,7 +158,7 @@ def test_what_is_laid_over_the_picture_is_the_class_tokens_attention_to_its_patc
         picture, over = (image.get_array() for image in axes.images)
         np.testing.assert_allclose(picture, one["image"][0, 0] / one["image"].max(), rtol=1e-6)
         np.testing.assert_allclose(over, found[layer][1][0, head, 0, 1:].reshape(4, 4), rtol=1e-4)
-    expected = rollout([weights[0].numpy() for _, weights in found])[0, 1:].reshape(4, 4)
+    expected = compute_rollout([weights[0].numpy() for _, weights in found])[0, 1:].reshape(4, 4)
     np.testing.assert_allclose(flow.axes[1].images[1].get_array(), expected, rtol=1e-4)
 
 

@@ -14,7 +14,7 @@ import pytest
 from nnpipe.core.errors import ComponentNotFound
 from nnpipe.core.registry import find
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.callbacks.selection import callback_classes
+from nnpipe.training.callbacks.selection import find_callback_classes
 
 ROOT = Path(__file__).parents[3]
 TESTS = ROOT / "tests" / "training"
@@ -51,8 +51,8 @@ def test_every_callback_of_trw_has_a_row() -> None:
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.theirs}-{row.writes}")
 def test_a_row_names_a_class_and_a_test_that_exist(row: Row) -> None:
     name = row.ours.strip("`")
-    if name in callback_classes():
-        assert any(row.theirs in cls.formerly for cls in callback_classes().values())
+    if name in find_callback_classes():
+        assert any(row.theirs in cls.formerly for cls in find_callback_classes().values())
     else:  # what the trainer does by itself: whoever looks for it is told the option
         with pytest.raises(ComponentNotFound) as told:
             find(row.theirs, Callback)

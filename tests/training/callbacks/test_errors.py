@@ -25,10 +25,10 @@ from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.classification_report import (
     ClassificationReport,
     Confusions,
-    precision_recall_of,
-    roc_of,
+    compute_precision_recall,
+    compute_roc,
 )
-from nnpipe.training.callbacks.sample_losses import WorstSamples, relative
+from nnpipe.training.callbacks.sample_losses import WorstSamples, normalize_by_mean
 from nnpipe.training.optimization import AdamW
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.classification import BinaryOutput, ClassificationOutput
@@ -89,7 +89,7 @@ def test_scores_of_worst_samples_count_all_epochs_where_few_are_written(
         return json.loads((folder / "tables" / "worst-blobs-train.json").read_text())
 
     expected = found(tmp_path / "each")
-    monkeypatch.setattr(sample_losses, "writes_after", lambda fit: fit.epoch == 3)
+    monkeypatch.setattr(sample_losses, "is_write_due", lambda fit: fit.epoch == 3)
     rows = found(tmp_path / "last")
     assert [(row["sample_id"], row["score"]) for row in rows] == [
         (row["sample_id"], row["score"]) for row in expected
@@ -150,7 +150,7 @@ def test_a_score_is_the_mean_of_the_losses_as_parts_of_the_epochs_mean(tmp_path:
     ],
 )
 def test_losses_are_made_parts_of_their_mean(losses: list[float], expected: list[float]) -> None:
-    assert relative(np.array(losses, float)).tolist() == expected
+    assert normalize_by_mean(np.array(losses, float)).tolist() == expected
 
 
 def test_confusions_are_counted_with_their_samples(run: tuple[Path, Any]) -> None:
@@ -263,14 +263,14 @@ def test_a_yes_or_no_is_reported_as_two_classes(labels: int | None, tmp_path: Pa
 
 
 def test_ties_count_half_in_the_area() -> None:
-    _, _, area = roc_of(np.array([1, 2, 3]), np.array([3, 2, 1]))
+    _, _, area = compute_roc(np.array([1, 2, 3]), np.array([3, 2, 1]))
     scores, truth = [0] * 4 + [1] * 4 + [2] * 4, [1, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 0]
     assert area == pytest.approx(metrics.roc_auc_score(truth, scores))
-    assert roc_of(np.array([1]), np.array([0]))[2] is None
+    assert compute_roc(np.array([1]), np.array([0]))[2] is None
 
 
 def test_the_curve_of_precision_over_recall_is_that_of_scikit_learn() -> None:
-    recall, precision, area = precision_recall_of(np.array([1, 2, 3]), np.array([3, 2, 1]))
+    recall, precision, area = compute_precision_recall(np.array([1, 2, 3]), np.array([3, 2, 1]))
     scores, truth = [0] * 4 + [1] * 4 + [2] * 4, [1, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 0]
     expected = metrics.precision_recall_curve(truth, scores)
     assert precision.tolist() == pytest.approx(expected[0][::-1].tolist())

@@ -22,7 +22,7 @@ from sketches import sketching
 from nnpipe.testing.callback import CallbackContract
 from nnpipe.testing.trainings import WatchedTraining
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.callbacks.selection import callback_classes
+from nnpipe.training.callbacks.selection import find_callback_classes
 
 _CLOCKS = {
     "index.html",
@@ -79,7 +79,11 @@ class TestEveryCallback(CallbackContract):
 
 
 def test_every_callback_is_here() -> None:
-    own = [name for name, cls in callback_classes().items() if cls.__module__.startswith("nnpipe.")]
+    own = [
+        name
+        for name, cls in find_callback_classes().items()
+        if cls.__module__.startswith("nnpipe.")
+    ]
     assert own == sorted(every.named()), "tests/training/callbacks/every.py lacks a new callback"
 
 

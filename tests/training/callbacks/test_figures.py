@@ -22,7 +22,7 @@ from sketches import sketching
 
 from nnpipe.core.errors import ConfigError, TrainingError
 from nnpipe.training.callbacks._arrays import Trace
-from nnpipe.training.callbacks.callback import Callback, writes_after
+from nnpipe.training.callbacks.callback import Callback, is_write_due
 from nnpipe.training.callbacks.history import EpochSummary, HistoryPlots
 from nnpipe.training.callbacks.learning_rate import LearningRateRecorder
 from nnpipe.training.callbacks.resource_monitor import NanWatch
@@ -130,7 +130,7 @@ def test_files_that_show_all_epochs_are_written_less_and_less_often() -> None:
         found = []
         for fit.epoch in range(1, last + 1):
             fit.step += 1
-            found += [fit.epoch] * writes_after(fit)
+            found += [fit.epoch] * is_write_due(fit)
         return found
 
     assert written(1234) == [*range(1, 101), *range(110, 1001, 10), 1100, 1200, 1234]

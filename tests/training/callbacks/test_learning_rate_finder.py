@@ -15,7 +15,11 @@ pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
 import training_toys as toys
 
 from nnpipe.core.errors import TrainingError
-from nnpipe.training.callbacks.learning_rate import LearningRateFinder, smoothed, steepest
+from nnpipe.training.callbacks.learning_rate import (
+    LearningRateFinder,
+    find_steepest_rate,
+    smooth_losses,
+)
 from nnpipe.training.optimization import SGD
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.trainer import Trainer
@@ -35,7 +39,9 @@ def test_it_tries_rising_rates_and_changes_nothing(tmp_path: Path) -> None:
     assert rates[0] == 1e-4
     assert rates[-1] < 100  # the loss grew too large before
     assert min(losses) < 0.9 * losses[0]
-    assert 1e-3 < steepest(rates, smoothed(losses)) < rates[int(np.argmin(losses))] * 10
+    assert (
+        1e-3 < find_steepest_rate(rates, smooth_losses(losses)) < rates[int(np.argmin(losses))] * 10
+    )
 
 
 def test_what_cannot_be_tried_is_refused(tmp_path: Path) -> None:
@@ -59,5 +65,5 @@ def test_the_steepest_fall_and_smoothing() -> None:
     rates = np.logspace(-5, 0, 101).tolist()
     # falls most at 0.01
     losses = [1 - 1 / (1 + np.exp(-4 * (np.log10(rate) + 2))) for rate in rates]
-    assert steepest(rates, losses) == pytest.approx(0.01)
-    assert smoothed([3.0] * 5) == pytest.approx([3.0] * 5)
+    assert find_steepest_rate(rates, losses) == pytest.approx(0.01)
+    assert smooth_losses([3.0] * 5) == pytest.approx([3.0] * 5)

@@ -19,14 +19,14 @@ import digit_toys as digits
 
 from nnpipe.core.errors import ConversionError, TrainingError
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.callbacks.embeddings import Embeddings, main_axes
+from nnpipe.training.callbacks.embeddings import Embeddings, compute_principal_axes
 from nnpipe.training.callbacks.onnx_export import OnnxExport
 from nnpipe.training.callbacks.samples import (
     Augmentations,
     RandomSamples,
     as_image,
-    called,
-    samples_of,
+    format_label,
+    get_samples,
 )
 from nnpipe.training.callbacks.selection import choose
 from nnpipe.training.callbacks.weights import Kernels
@@ -70,7 +70,7 @@ def test_pictures_are_drawn_of_samples_kernels_and_augmentations(tmp_path: Path)
 
 def test_samples_are_found_by_id_as_they_were_in_an_epoch() -> None:
     sequence = ArraySequence(digits.arrays(0, 64), batch=16).map(noisy)
-    first, again, second = (samples_of(sequence, epoch, [5, 40, 99]) for epoch in (1, 1, 2))
+    first, again, second = (get_samples(sequence, epoch, [5, 40, 99]) for epoch in (1, 1, 2))
     assert sorted(first) == [5, 40]
     assert np.array_equal(first[5]["image"], again[5]["image"])
     assert not np.array_equal(first[5]["image"], second[5]["image"])
@@ -113,13 +113,13 @@ def test_main_axes_are_those_of_scikit_learn() -> None:
     from sklearn.decomposition import PCA
 
     features = np.random.default_rng(1).normal(size=(50, 6)) * [5, 3, 1, 1, 1, 1]
-    places, shares = main_axes(features)
+    places, shares = compute_principal_axes(features)
     reference = PCA(2).fit(features)
     np.testing.assert_allclose(
         np.abs(places), np.abs(reference.transform(features)), rtol=1e-6, atol=1e-9
     )
     np.testing.assert_allclose(shares, reference.explained_variance_ratio_)
-    assert main_axes(np.ones((3, 1)))[0].tolist() == [[0, 0]] * 3
+    assert compute_principal_axes(np.ones((3, 1)))[0].tolist() == [[0, 0]] * 3
 
 
 def test_the_exported_model_has_named_inputs_any_batch_and_the_same_outputs(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_captions_have_the_names_of_classes(tmp_path, monkeypatch):
 
 def test_a_label_is_called_by_its_class_where_that_is_known():
     classes = ("cat", "dog")
-    assert called("truth/label", 1, classes) == "label dog"
-    assert called("truth/label", 2, classes) == "truth/label 2"
-    assert called("input/count", 1, classes) == "input/count 1"
-    assert called("label", np.int64(0)) == "label 0"
+    assert format_label("truth/label", 1, classes) == "label dog"
+    assert format_label("truth/label", 2, classes) == "truth/label 2"
+    assert format_label("input/count", 1, classes) == "input/count 1"
+    assert format_label("label", np.int64(0)) == "label 0"

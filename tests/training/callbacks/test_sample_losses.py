@@ -19,7 +19,7 @@ import training_toys as toys
 from nnpipe.core.errors import ConfigError, TrainingError
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.resource_monitor import ResourceMonitor
-from nnpipe.training.callbacks.sample_losses import SampleLosses, whole
+from nnpipe.training.callbacks.sample_losses import SampleLosses, build_loss_matrix
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.trainer import Trainer
 
@@ -65,7 +65,7 @@ def test_a_killed_run_has_the_same_losses(tmp_path: Path) -> None:
 
 
 def test_samples_that_an_epoch_lacks_have_no_loss_there() -> None:
-    ids, epochs, losses = whole(
+    ids, epochs, losses = build_loss_matrix(
         [
             {"epoch": 1, "ids": np.array([3, 7]), "losses": np.float32([1, 2])},
             {"epoch": 2, "ids": None, "losses": np.float32([3, 4])},

@@ -10,7 +10,7 @@ import pytest
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.callbacks import selection
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.callbacks.selection import callback_classes, choose
+from nnpipe.training.callbacks.selection import choose, find_callback_classes
 
 KNOWN = {"classes": ("ant", "bee"), "folders": [Path(__file__)]}
 
@@ -91,8 +91,8 @@ def test_a_callback_of_another_framework_is_refused_by_name() -> None:
 
 
 def test_every_callback_says_whose_trainings_it_looks_on() -> None:
-    assert {name for cls in callback_classes().values() for name in cls.frameworks} == {
+    assert {name for cls in find_callback_classes().values() for name in cls.frameworks} == {
         "torch",
         "keras",
     }
-    assert "WritingCallback" not in callback_classes()
+    assert "WritingCallback" not in find_callback_classes()

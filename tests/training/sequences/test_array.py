@@ -11,7 +11,7 @@ from nnpipe.training.sequences.samplers import (
     RandomSampler,
     SequentialSampler,
     SubsetSampler,
-    repeats_of,
+    count_repeats,
 )
 
 
@@ -186,4 +186,4 @@ def test_a_balanced_sampler_names_what_it_cannot_use():
 
 
 def test_repeats_count_what_came_before():
-    assert repeats_of(np.array([5, 1, 5, 5, 1])).tolist() == [0, 0, 1, 2, 1]
+    assert count_repeats(np.array([5, 1, 5, 5, 1])).tolist() == [0, 0, 1, 2, 1]

@@ -13,7 +13,7 @@ import pytest
 from torchvision_for_cpu import torchvision
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.training.sequences._content_digest import named
+from nnpipe.training.sequences._content_digest import describe_callable
 from nnpipe.training.sequences.library_transforms import (
     AlbumentationsTransform,
     TorchvisionTransform,
@@ -94,8 +94,8 @@ def test_a_sample_is_the_same_again_and_others_notice_nothing(make: Any) -> None
 
 @pytest.mark.filterwarnings("ignore")
 def test_other_arguments_are_another_training(make: Any) -> None:
-    assert named(make(30)) == named(make(30))
-    assert named(make(30)) != named(make(40))
+    assert describe_callable(make(30)) == describe_callable(make(30))
+    assert describe_callable(make(30)) != describe_callable(make(40))
 
 
 def test_what_is_no_compose_of_albumentations_is_refused() -> None:

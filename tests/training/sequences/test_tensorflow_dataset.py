@@ -6,7 +6,7 @@ from installed import ImportedWhenUsed
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.sequences.array import ArraySequence
-from nnpipe.training.sequences.other_libraries import TensorFlowSequence, dataset_from
+from nnpipe.training.sequences.other_libraries import TensorFlowSequence, to_tf_dataset
 
 tf = ImportedWhenUsed("tensorflow")
 
@@ -59,7 +59,7 @@ def test_a_sequence_becomes_a_data_set():
         {"input": np.ones((10, 3), np.float32), "text": list("abcdefghij")}, batch=4
     )
     list(sequence)
-    made = dataset_from(sequence)
+    made = to_tf_dataset(sequence)
     assert int(made.cardinality()) == 3
     for _ in range(2):
         batches = list(made.as_numpy_iterator())

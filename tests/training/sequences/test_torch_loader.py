@@ -9,7 +9,7 @@ import pytest
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.sequences.array import ArraySequence
-from nnpipe.training.sequences.torch_loader import TorchSequence, loader_from
+from nnpipe.training.sequences.torch_loader import TorchSequence, to_data_loader
 
 sys.path.append(str(Path(__file__).parent))
 import pipeline_functions as functions
@@ -134,7 +134,7 @@ def test_a_sequence_becomes_a_loader():
     sequence = ArraySequence(
         {"input": np.arange(10, dtype=np.float32), "text": list("abcdefghij")}, batch=4
     )
-    made = loader_from(sequence)
+    made = to_data_loader(sequence)
     assert len(made) == 3
     batches = list(made)
     assert batches[2]["input"].dtype == torch.float32

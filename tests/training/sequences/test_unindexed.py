@@ -14,7 +14,7 @@ import pytest
 from installed import ImportedWhenUsed
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.training._optimisers import datasets_of
+from nnpipe.training._optimisers import convert_datasets
 from nnpipe.training.sequences.other_libraries import HuggingFaceSequence, TensorFlowSequence
 from nnpipe.training.sequences.samplers import ClassBalancedSampler
 from nnpipe.training.sequences.torch_loader import TorchSequence
@@ -131,7 +131,7 @@ def test_a_shuffled_data_set_of_tensorflow_is_refused_and_a_seeded_one_goes_on()
 @pytest.mark.slow  # TensorFlow is imported
 def test_a_data_set_of_tensorflow_can_be_given_as_it_is() -> None:
     values = tf.data.Dataset.from_tensor_slices((np.arange(10.0), np.arange(10))).batch(4)
-    found = datasets_of({"train": values}, 0)
+    found = convert_datasets({"train": values}, 0)
     assert [len(batch["input"]) for batch in found["data"]["train"]] == [4, 4, 2]
 
 
@@ -148,7 +148,7 @@ def people() -> Any:
 
 
 def test_a_data_set_of_hugging_face_can_be_given_as_it_is(people: Any) -> None:
-    found = datasets_of({"train": people, "test": people}, 3)["data"]
+    found = convert_datasets({"train": people, "test": people}, 3)["data"]
     train, test = list(found["train"]), list(found["test"])
     assert [batch["x"].shape for batch in test] == [(32, 2), (18, 2)]
     assert test[0]["text"][:2] == ["number 0", "number 1"]

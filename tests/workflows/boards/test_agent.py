@@ -17,7 +17,7 @@ import pytest
 
 from nnpipe.workflows.boards.agent import main as agent
 from nnpipe.workflows.boards.agent import service
-from nnpipe.workflows.boards.packages import packed
+from nnpipe.workflows.boards.packages import pack_folder
 
 SERVES = "import signal\nprint('Fake is served at 127.0.0.1:7', flush=True)\nsignal.pause()\n"
 SETTINGS = {
@@ -41,7 +41,7 @@ def install(folder: Path, text: str, **more: Any) -> dict[str, Any]:
     package.mkdir(parents=True, exist_ok=True)
     (package / "__init__.py").touch()
     (package / "__main__.py").write_text(text)
-    return send(packed(folder / "made"), **more)
+    return send(pack_folder(folder / "made"), **more)
 
 
 def send(
@@ -49,11 +49,11 @@ def send(
 ) -> dict[str, Any]:
     sha256 = hashlib.sha256(payload if whole is None else whole).hexdigest()
     asked = {"settings": {**SETTINGS, **more}, "token": token, "sha256": sha256, "seconds": 30.0}
-    return agent.answer({"action": "install", **asked}, io.BytesIO(payload))
+    return agent.handle_request({"action": "install", **asked}, io.BytesIO(payload))
 
 
 def ask(action: str, name: str = "fake") -> dict[str, Any]:
-    return agent.answer({"action": action, "name": name, "seconds": 30.0}, io.BytesIO())
+    return agent.handle_request({"action": action, "name": name, "seconds": 30.0}, io.BytesIO())
 
 
 def test_a_plain_process_is_started_stopped_and_removed(home: Path, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_server_that_ends_at_once_is_told_with_its_last_line(home: Path, tmp_p
 
 def test_what_is_cut_short_on_its_way_replaces_nothing(home: Path, tmp_path: Path) -> None:
     pid = install(tmp_path, SERVES)["targets"][0]["pid"]
-    whole = packed(tmp_path / "made")
+    whole = pack_folder(tmp_path / "made")
     found = send(whole[: len(whole) // 2], whole, token="other")
     assert found == {"refused": "the packages did not arrive as they were sent"}
     assert ask("status")["targets"][0]["pid"] == pid
@@ -140,7 +140,7 @@ def test_where_the_user_has_systemd_the_server_is_its_service(
         (tmp_path / "bin" / name).write_text(text)
         (tmp_path / "bin" / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
-    assert service.kind_here() == "systemd"
+    assert service.find_service_kind() == "systemd"
     found = install(tmp_path, SERVES, service="systemd")
     assert (found["lingers"], found["targets"][0]["pid"]) == (
         False,
@@ -161,7 +161,7 @@ def test_where_the_user_has_systemd_the_server_is_its_service(
 def test_the_service_is_what_systemd_reads(tmp_path: Path) -> None:
     folder = tmp_path / "50% of it"
     folder.mkdir()
-    text = service.unit_file(
+    text = service.format_unit_file(
         folder, [sys.executable, "-c", 'print("$HOME", "%h", "\\\\")'], {"PYTHONPATH": "/a b/c"}
     )
     assert 'Environment="PYTHONPATH=/a b/c"' in text

@@ -14,8 +14,14 @@ from nnpipe.runtimes.iree import IREERuntime
 from nnpipe.runtimes.litert import LiteRTRuntime
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.runtimes.tvm import TVMRuntime
-from nnpipe.workflows.boards.install import TargetSettings, options_of
-from nnpipe.workflows.boards.packages import Platform, gather, packed, pip_command, requirements
+from nnpipe.workflows.boards.install import TargetSettings, format_options
+from nnpipe.workflows.boards.packages import (
+    Platform,
+    build_pip_command,
+    download_packages,
+    list_requirements,
+    pack_folder,
+)
 
 
 def test_wheels_of_older_libraries_fit_too() -> None:
@@ -30,7 +36,7 @@ def test_wheels_of_older_libraries_fit_too() -> None:
         "musllinux_1_2_armv7l",
         "musllinux_1_1_armv7l",
     )
-    command = pip_command(board, Path("there"))
+    command = build_pip_command(board, Path("there"))
     assert command[command.index("--python-version") + 1] == "3.11"
     assert command.count("--platform") == 4
     assert str(board) == "aarch64, glibc 2.19, Python 3.11"
@@ -51,10 +57,10 @@ def test_a_target_gets_what_its_runtime_needs_and_no_compilers(
     base = {"numpy", "psutil", "pyyaml", "tqdm", "xxhash"}
     names = {
         line.partition(">")[0].partition("<")[0].partition("=")[0].lower()
-        for line in requirements(runtime)
+        for line in list_requirements(runtime)
     }
     assert names == base | set(own)
-    assert not any(";" in line for line in requirements(runtime))
+    assert not any(";" in line for line in list_requirements(runtime))
 
 
 def test_what_a_runtime_of_others_needs_is_asked_for() -> None:
@@ -62,11 +68,11 @@ def test_what_a_runtime_of_others_needs_is_asked_for() -> None:
         install = ""
 
     with pytest.raises(ConfigError, match="name them"):
-        requirements(OtherRuntime)
+        list_requirements(OtherRuntime)
 
 
 def test_nnpipe_alone_is_sent_where_the_packages_are_there(tmp_path: Path) -> None:
-    gather(Platform("aarch64", (3, 11), (2, 36)), (), tmp_path)
+    download_packages(Platform("aarch64", (3, 11), (2, 36)), (), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["nnpipe"]
     assert (tmp_path / "nnpipe" / "protocols" / "network.py").is_file()
     assert not list(tmp_path.rglob("__pycache__"))
@@ -81,9 +87,9 @@ def test_gathering_leaves_extensions_of_python_to_be_compiled_in_the_same_proces
     pytest.importorskip("setuptools", reason="setuptools is not installed")
     program = (
         "import subprocess, sys\nfrom pathlib import Path\nfrom types import SimpleNamespace\n"
-        "from nnpipe.workflows.boards.packages import Platform, gather\n"
+        "from nnpipe.workflows.boards.packages import Platform, download_packages\n"
         "subprocess.run = lambda *_, **__: SimpleNamespace(returncode=0)\n"
-        "gather(Platform('aarch64', (3, 11), (2, 36)), ('numpy',), Path(sys.argv[1]))\n"
+        "download_packages(Platform('aarch64', (3, 11), (2, 36)), ('numpy',), Path(sys.argv[1]))\n"
         "import setuptools\nimport distutils.core\nprint(distutils.core.__file__)"
     )
     done = subprocess.run(
@@ -95,16 +101,16 @@ def test_gathering_leaves_extensions_of_python_to_be_compiled_in_the_same_proces
 def test_the_same_files_are_the_same_bytes(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "x.py").write_text("x = 1")
-    first = packed(tmp_path)
+    first = pack_folder(tmp_path)
     (tmp_path / "a" / "x.py").touch()
-    assert packed(tmp_path) == first
+    assert pack_folder(tmp_path) == first
     with tarfile.open(fileobj=io.BytesIO(first)) as archive:
         assert archive.getnames() == ["a", "a/x.py"]
 
 
 def test_options_that_differ_from_their_defaults_are_passed_on() -> None:
     runtime = ONNXRuntime(num_threads=3)
-    assert options_of(runtime) == ["--num-threads", "3"]
+    assert format_options(runtime) == ["--num-threads", "3"]
     words = TargetSettings(runtime).arguments()
     assert words[:2] == ["NetworkProtocol", "nnpipe.runtimes.onnxruntime.ONNXRuntime"]
     assert words[2:] == [

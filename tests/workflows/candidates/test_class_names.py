@@ -16,10 +16,10 @@ from labelled_files import write_labelled_onnx, write_labelled_tflite
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.meaning import Meaning
+from nnpipe.core.model_metadata import ModelMetadata
 from nnpipe.core.plan import Plan
 from nnpipe.core.progress import silent
-from nnpipe.core.tensor_meaning import OutputMeaning
+from nnpipe.core.tensor_metadata import OutputMetadata
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.arrays import write_arrays
@@ -35,7 +35,7 @@ from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import fit
 from nnpipe.workflows.measurement.measure import measure
-from nnpipe.workflows.ways import Way
+from nnpipe.workflows.recipes import Recipe
 
 NAMES = ("cat", "dog", "cow", "bee")
 ORDER = ("dog", "bee", "cat", "cow")
@@ -87,7 +87,7 @@ def test_a_compiled_model_keeps_the_names_in_its_source(
     found = measure(
         model,
         data=data,
-        way=Way("none", (), runtime),
+        way=Recipe("none", (), runtime),
         options=QUICK,
         compiled_path=to,
         progress=silent,
@@ -135,12 +135,12 @@ def test_weights_are_not_judged_on_their_classes_in_another_order(tmp_path: Path
     io = IOSpec(
         (TensorSpec("x", (None, 4), "float32"),), (TensorSpec("scores", (None, 4), "float32"),)
     )
-    meaning = Meaning(outputs=(OutputMeaning("scores", "probabilities", NAMES),))
-    Artifact.of(tmp_path / "weights", "skops", io, meaning=meaning)
+    meaning = ModelMetadata(outputs=(OutputMetadata("scores", "probabilities", NAMES),))
+    Artifact.create(tmp_path / "weights", "skops", io, meaning=meaning)
     data = data_in_another_order(tmp_path / "data", "x")
     spec = CandidateSpec("m", SklearnTabularModel(), tmp_path / "weights", dataset=data)
     with pytest.raises(
         ConfigError, match=r"trained on the classes cat, dog, .* as dog, bee, .*--class-list"
     ):
-        spec.fitted()
-    replace(spec, judged=False).fitted()
+        spec.fit_wrapper()
+    replace(spec, judged=False).fit_wrapper()

@@ -17,9 +17,9 @@ from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.runtime_protocol import RemoteOptions
 from nnpipe.protocols.client.session import open_session
 from nnpipe.protocols.network import NetworkProtocol, UnixProtocol
-from nnpipe.testing.fakes import FakeRuntime, expected, fake_model
-from nnpipe.testing.protocol import IO, a_batch, same
-from nnpipe.workflows.candidates.deployment import Deployment, check_reached, deployed
+from nnpipe.testing.fakes import FakeRuntime, compute_expected, write_fake_model
+from nnpipe.testing.protocol import IO, assert_equal_outputs, create_batch
+from nnpipe.workflows.candidates.deployment import Deployment, check_reached, start_deployment
 from nnpipe.workflows.pipeline.file import Pipeline
 
 TORCH = "nnpipe.modelwrappers.classification.small_cnn.PyTorchDigitsCNN"
@@ -42,16 +42,18 @@ def test_a_server_is_started_for_a_candidate_and_ended_after_it(tmp_path: Path, 
         if where == "network"
         else UnixProtocol(socket_path=tmp_path / "socket")
     )
-    with deployed(Deployment(protocol, serve=True), FakeRuntime()) as reached:
-        with open_session(reached, fake_model(tmp_path, IO)) as session:
-            same(session.infer(a_batch()), expected(IO, a_batch()))
+    with start_deployment(Deployment(protocol, serve=True), FakeRuntime()) as reached:
+        with open_session(reached, write_fake_model(tmp_path, IO)) as session:
+            assert_equal_outputs(
+                session.infer(create_batch()), compute_expected(IO, create_batch())
+            )
     with pytest.raises(NNPipeError, match="no target answers"):
-        open_session(reached, fake_model(tmp_path, IO))
+        open_session(reached, write_fake_model(tmp_path, IO))
 
 
 def test_a_target_that_runs_already_is_left_alone() -> None:
     protocol = NetworkProtocol(port=5)
-    with deployed(Deployment(protocol), FakeRuntime()) as reached:
+    with start_deployment(Deployment(protocol), FakeRuntime()) as reached:
         assert reached is protocol
 
 
@@ -60,7 +62,7 @@ def test_a_server_that_cannot_be_started_says_why() -> None:
         busy = NetworkProtocol(port=taken.address()[1])
         with (
             pytest.raises(NNPipeError, match="cannot listen"),
-            deployed(Deployment(busy, serve=True), FakeRuntime()),
+            start_deployment(Deployment(busy, serve=True), FakeRuntime()),
         ):
             raise AssertionError
 
@@ -185,7 +187,7 @@ def nothing_slow(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("something slow began")
 
     for module in ("pipeline.run", "measurement.measure"):
-        monkeypatch.setattr(f"nnpipe.workflows.{module}.prepared", begun)
+        monkeypatch.setattr(f"nnpipe.workflows.{module}.prepare_dataset", begun)
 
 
 @contextlib.contextmanager
@@ -271,7 +273,7 @@ def test_a_target_that_serves_somebody_now_will_do(
 ) -> None:
     port, token = server
     deployment = Deployment(NetworkProtocol(port=port), RemoteOptions(token_file=token))
-    with open_session(deployment.protocol, fake_model(tmp_path, IO), deployment.remote):
+    with open_session(deployment.protocol, write_fake_model(tmp_path, IO), deployment.remote):
         check_reached(deployment)
     check_reached(deployment)
 

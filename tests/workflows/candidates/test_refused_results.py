@@ -32,7 +32,7 @@ def onnx(path: Path) -> Artifact:
     model = package.load_model(str(path))
     model.graph.node[0].op_type = "Surprise"
     package.save_model(model, str(path))
-    return Artifact.of(path, "onnx", made.io)
+    return Artifact.create(path, "onnx", made.io)
 
 
 def tflite(path: Path) -> Artifact:
@@ -48,7 +48,7 @@ def tflite(path: Path) -> Artifact:
     builder = flatbuffers.Builder()
     builder.Finish(model.Pack(builder), b"TFL3")
     path.write_bytes(builder.Output())
-    return Artifact.of(path, "tflite", made.io)
+    return Artifact.create(path, "tflite", made.io)
 
 
 def openvino(path: Path) -> Artifact:
@@ -62,7 +62,7 @@ def openvino(path: Path) -> Artifact:
     )
     xml.with_suffix(".bin").write_bytes(b"")
     write_openvino(path, xml, IO, ("x",))
-    return Artifact.of(path, "openvino", IO)
+    return Artifact.create(path, "openvino", IO)
 
 
 def sealed(format: str, **notes: Any) -> Planting:
@@ -70,7 +70,7 @@ def sealed(format: str, **notes: Any) -> Planting:
         write_sealed(
             path, SealedFile(b"no code" * 20, format, IO, {MACHINE: platform.machine(), **notes})
         )
-        return Artifact.of(path, format, IO)
+        return Artifact.create(path, format, IO)
 
     return plant
 

@@ -16,9 +16,9 @@ from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
-from nnpipe.testing.fakes import FakeRuntime, expected, fake_model
+from nnpipe.testing.fakes import FakeRuntime, compute_expected, write_fake_model
 from nnpipe.testing.model_files import write_onnx_network
-from nnpipe.testing.protocol import IO, a_batch, same
+from nnpipe.testing.protocol import IO, assert_equal_outputs, create_batch
 from nnpipe.workflows.candidates.deployment import Deployment
 from nnpipe.workflows.candidates.spec import CandidateSpec
 
@@ -68,11 +68,11 @@ def test_what_arrives_opens_the_same(model: Artifact) -> None:
         with sent(each).open() as session:
             found.append(session.infer(given))
     for other in found[1:]:
-        same(found[0], other)
+        assert_equal_outputs(found[0], other)
 
 
 def test_a_server_that_is_to_be_started_is_one_that_runs(tmp_path: Path) -> None:
-    model = fake_model(tmp_path, IO)
+    model = write_fake_model(tmp_path, IO)
     wrapper = ONNXModel(model_path=model.path)
     spec = CandidateSpec(
         "m",
@@ -82,12 +82,14 @@ def test_a_server_that_is_to_be_started_is_one_that_runs(tmp_path: Path) -> None
         artifact=model,
         deployment=Deployment(NetworkProtocol(port=0), serve=True),
     )
-    with spec.served() as reached:
+    with spec.start_server() as reached:
         arrived = sent(reached)
         assert arrived.deployment is not None
         assert not arrived.deployment.serve
         with arrived.open() as session:
-            same(session.infer(a_batch()), expected(IO, a_batch()))
+            assert_equal_outputs(
+                session.infer(create_batch()), compute_expected(IO, create_batch())
+            )
 
 
 def test_an_error_names_the_file_that_the_user_gave(model: Artifact, tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ from nnpipe.core.progress import silent
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.testing.model_files import write_onnx_classifier
-from nnpipe.workflows.comparison.compare import _name, _planned
-from nnpipe.workflows.user_inputs.data import arrays_of
-from nnpipe.workflows.user_inputs.inputs import opened_by
-from nnpipe.workflows.ways import AS_IS
+from nnpipe.workflows.comparison.compare import _get_model_name, _select_recipes
+from nnpipe.workflows.recipes import AS_IS
+from nnpipe.workflows.user_inputs.data import convert_to_arrays
+from nnpipe.workflows.user_inputs.inputs import import_model
 
 
 def digits() -> tuple[np.ndarray, np.ndarray]:
@@ -203,29 +203,29 @@ def test_the_usual_ways_that_fit_are_taken_by_default_and_none_twice(tmp_path: P
         needs(package)
     x, y = digits()
     models = [
-        opened_by(
+        import_model(
             write_onnx_classifier(tmp_path / "nearest.onnx", x, y),
             tmp_path,
-            arrays_of((x, y), silent),
+            convert_to_arrays((x, y), silent),
         )[0]
     ]
-    found = _planned(models, None, 1)
+    found = _select_recipes(models, None, 1)
     titles = ["onnx", "onnx-int8", "openvino", "openvino-int8", "tflite", "tflite-int8"]
     assert [each.title for each in found] == [AS_IS, *titles]
     assert [each.runtime is None for each in found] == [True, *[False] * len(titles)]
-    assert [each.title for each in _planned(models, [AS_IS, "onnx"], 1)] == [AS_IS, "onnx"]
+    assert [each.title for each in _select_recipes(models, [AS_IS, "onnx"], 1)] == [AS_IS, "onnx"]
     with pytest.raises(
         nn.ConfigError, match="two ways are called 'onnx'; give each a title of its own"
     ):
-        _planned(models, ["onnx", nn.Way("onnx", (), ONNXRuntime())], 1)
+        _select_recipes(models, ["onnx", nn.Recipe("onnx", (), ONNXRuntime())], 1)
     with pytest.raises(nn.NNPipeError, match=r"^keras: "):
-        _planned(models, ["onnx", "keras"], 1)
+        _select_recipes(models, ["onnx", "keras"], 1)
     with pytest.raises(nn.ConfigError, match="ways should be a list of at least one"):
         nn.compare("nearest.onnx", data=(x, y), ways=[], progress=silent)
 
 
 def test_a_comparison_is_called_like_its_model() -> None:
-    assert [_name(each) for each in ("a/b.onnx", Path("a/b.onnx"), DigitsDataset())] == [
+    assert [_get_model_name(each) for each in ("a/b.onnx", Path("a/b.onnx"), DigitsDataset())] == [
         "b.onnx"
     ] * 2 + ["DigitsDataset"]
 
@@ -234,7 +234,7 @@ def test_a_data_set_of_ours_and_wrong_arguments(network: Any) -> None:
     x, y = digits()
     for wrong, said in (
         ({"model": 5}, "a model is a file"),
-        ({"ways": "onnx"}, "ways takes a sequence of a text or Way"),
+        ({"ways": "onnx"}, "ways takes a sequence of a text or Recipe"),
         ({"ways": ["onnx-int9"]}, "there is no way 'onnx-int9'"),
         ({"ways": ["onnx", "onnx"]}, "two ways are called 'onnx'"),
         ({"data": 5}, "data should be"),

@@ -16,7 +16,7 @@ from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.paired_comparison import ComparisonPlan
 from nnpipe.testing.model_files import write_onnx_classifier
-from nnpipe.workflows.comparison.compare_models import _called, titles_of
+from nnpipe.workflows.comparison.compare_models import _get_model_title, create_titles
 
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
@@ -90,15 +90,15 @@ def test_what_cannot_be_is_one_line(
 
 
 def test_titles_tell_files_apart() -> None:
-    assert titles_of(["a/m.onnx", "b/n.onnx"]) == ["m.onnx", "n.onnx"]
-    assert titles_of(["a/m.onnx", "b/m.onnx"]) == ["a/m.onnx", "b/m.onnx"]
-    assert titles_of(["a/m.onnx"] * 3) == ["m.onnx", "m.onnx (2)", "m.onnx (3)"]
+    assert create_titles(["a/m.onnx", "b/n.onnx"]) == ["m.onnx", "n.onnx"]
+    assert create_titles(["a/m.onnx", "b/m.onnx"]) == ["a/m.onnx", "b/m.onnx"]
+    assert create_titles(["a/m.onnx"] * 3) == ["m.onnx", "m.onnx (2)", "m.onnx (3)"]
 
 
 def test_a_model_in_memory_is_called_by_its_class() -> None:
-    assert _called(DigitsDataset(), Path("folder/model.pt2")) == "DigitsDataset"
+    assert _get_model_title(DigitsDataset(), Path("folder/model.pt2")) == "DigitsDataset"
     for given in ("model.onnx", Path("model.onnx"), (None, "model.onnx")):
-        assert _called(given, Path("folder/model.onnx")) == str(Path("folder/model.onnx"))
+        assert _get_model_title(given, Path("folder/model.onnx")) == str(Path("folder/model.onnx"))
 
 
 def test_results_and_a_single_candidate_are_not_measured(

@@ -16,7 +16,7 @@ import pytest
 import nnpipe as nn
 from nnpipe.core.errors import ConfigError
 from nnpipe.measuring.comparison import with_turns
-from nnpipe.measuring.constraints import Figure, metric_of
+from nnpipe.measuring.constraints import Figure, get_metric_quantity
 from nnpipe.measuring.interleaving import Block, Record, Turn
 from nnpipe.measuring.paired_comparison import ComparisonPlan
 
@@ -223,7 +223,7 @@ def test_a_model_that_is_a_folder_is_copied_and_no_interval_is_written_as_none(
 ) -> None:
     (tmp_path / "exact.onnx").mkdir()
     (tmp_path / "exact.onnx" / "part").write_bytes(b"1")
-    measured, metric = run("exact", 380, None), metric_of("latency_median")
+    measured, metric = run("exact", 380, None), get_metric_quantity("latency_median")
     choice = nn.Choice("exact", tmp_path / "exact.onnx", measured, metric, Figure(0.001), ())
     model = choice.save(tmp_path / "ship")
     assert choice.save(tmp_path / "ship") == model  # once more, over what is there

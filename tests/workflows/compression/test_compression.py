@@ -19,8 +19,8 @@ from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.searching.objectives import Limit, Objectives
 from nnpipe.searching.trial_store import SearchTrial
 from nnpipe.testing.model_files import write_onnx_classifier
-from nnpipe.workflows.compression.compressing import balanced, front
-from nnpipe.workflows.compression.subject import SearchedCompression, finalists
+from nnpipe.workflows.compression.compressing import choose_forms, list_tradeoffs
+from nnpipe.workflows.compression.subject import SearchedCompression, select_finalists
 from nnpipe.workflows.search.run_file import read_search, run_search
 from nnpipe.workflows.workers.machine_turns import MachineTurns
 
@@ -31,17 +31,17 @@ COSTS = {
 
 
 def test_dear_noise_keeps_all_bits_and_cheap_noise_none() -> None:
-    assert balanced(COSTS, 1e9) == {"large": "int8", "small": "int8"}
-    assert balanced(COSTS, 1e-9) == {"large": "cluster4", "small": "cluster4"}
-    assert balanced(COSTS, 1e4) == {"large": "int4", "small": "int8"}
+    assert choose_forms(COSTS, 1e9) == {"large": "int8", "small": "int8"}
+    assert choose_forms(COSTS, 1e-9) == {"large": "cluster4", "small": "cluster4"}
+    assert choose_forms(COSTS, 1e4) == {"large": "int4", "small": "int8"}
 
 
 def test_choices_go_from_most_bytes_to_most_noise() -> None:
-    found = front(COSTS, 10)
+    found = list_tradeoffs(COSTS, 10)
     sizes = [sum(COSTS[layer][form][0] for layer, form in chosen.items()) for chosen in found]
     assert sizes == sorted(sizes, reverse=True)
     assert len({tuple(chosen.items()) for chosen in found}) == len(found) >= 4
-    assert front(COSTS, 2) == [found[0], found[-1]]
+    assert list_tradeoffs(COSTS, 2) == [found[0], found[-1]]
 
 
 @pytest.fixture
@@ -79,12 +79,12 @@ class WatchedTurns(MachineTurns):
         self.taken: list[str] = []
 
     @contextmanager
-    def working(self) -> Iterator[None]:
+    def acquire_shared(self) -> Iterator[None]:
         self.taken.append("beside others")
         yield
 
     @contextmanager
-    def measuring(self) -> Iterator[None]:
+    def acquire_exclusive(self) -> Iterator[None]:
         self.taken.append("alone")
         yield
 
@@ -100,10 +100,10 @@ def test_compressed_models_are_made_beside_other_workers_and_measured_alone(
     (name,) = search.space.parameters
     trial = SearchTrial(number=0, configuration={name: "int6"})
     try:
-        made, _ = subject.made(trial, {name: "int6"})
+        made, _ = subject.prepare_trial(trial, {name: "int6"})
         assert turns.taken == ["beside others"]
         written = made.stat().st_mtime_ns
-        result = subject.measured(trial, {name: "int6"})
+        result = subject.measure_trial(trial, {name: "int6"})
     finally:
         subject.close()
     assert turns.taken == ["beside others", "beside others", "alone"]
@@ -190,6 +190,6 @@ def test_finalists_go_from_the_best_to_the_safest() -> None:
         )
         for place, loss in enumerate(losses)
     ]
-    assert [each.number for each in finalists(trials, objectives, 9)] == [0, 2, 4, 5, 6]
-    assert [each.number for each in finalists(trials, objectives, 3)] == [0, 4, 6]
-    assert [each.number for each in finalists(trials, objectives, 1)] == [0]
+    assert [each.number for each in select_finalists(trials, objectives, 9)] == [0, 2, 4, 5, 6]
+    assert [each.number for each in select_finalists(trials, objectives, 3)] == [0, 4, 6]
+    assert [each.number for each in select_finalists(trials, objectives, 1)] == [0]

@@ -17,9 +17,9 @@ from nnpipe.core.errors import ArtifactError, CompileError, ConfigError, Missing
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.frameworks.c_source import write_c_source
 from nnpipe.protocols.client.session import open_session
-from nnpipe.testing.protocol import same
-from nnpipe.testing.raw_host import batch_for
-from nnpipe.workflows.candidates.model_files import model_size
+from nnpipe.testing.protocol import assert_equal_outputs
+from nnpipe.testing.raw_host import create_model_batch
+from nnpipe.workflows.candidates.model_files import compute_model_size
 from nnpipe.workflows.devices.c_server import build_server
 from nnpipe.workflows.devices.device import Device
 from nnpipe.workflows.devices.inspection import try_out
@@ -67,7 +67,9 @@ def test_names_are_never_read_as_c(tmp_path: Path) -> None:
     built = build_server([odd], tmp_path / "server", flags=SMALL)
     assert built.models == (odd.name,)
     with CServer(built.path) as server, open_session(server.protocol, model) as session:
-        same(session.infer(batch_for(model, 0)), expected(batch_for(model, 0)))
+        assert_equal_outputs(
+            session.infer(create_model_batch(model, 0)), expected(create_model_batch(model, 0))
+        )
 
 
 @pytest.mark.slow
@@ -99,8 +101,8 @@ def test_it_serves_on_other_processors_as_here(
         open_session(server.protocol, model) as session,
     ):
         for seed in range(5):
-            batch = batch_for(model, seed)
-            same(session.infer(batch), expected(batch))
+            batch = create_model_batch(model, seed)
+            assert_equal_outputs(session.infer(batch), expected(batch))
         assert session.stats()["target"]["host"]["system"]["machine"] != platform.machine()
         assert np.all(session.columns(5)["target_ns"] > 0)
         assert server.stop()[0] == 0
@@ -127,6 +129,6 @@ def test_a_target_tells_the_size_of_what_it_built(tmp_path: Path) -> None:
     model = write_model(tmp_path)
     with Server("--allow-native-code-from-clients", runtime="CRuntime", timeout=10) as server:
         with open_session(server.protocol, model) as session:
-            found = model_size(model, session.stats())
+            found = compute_model_size(model, session.stats())
     assert found is not None
     assert 100 < found < model.size

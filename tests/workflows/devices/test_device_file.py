@@ -37,14 +37,14 @@ def test_a_file_tells_what_devices_are_and_what_they_cost(tmp_path: Path) -> Non
     fleet = read_devices(path)
     laptop, board = fleet.devices
     assert laptop.here
-    assert laptop.deployment(ONNXRuntime) is None
-    assert laptop.price(fleet.currency) == "0.05 EUR an hour"
-    assert (board.price(fleet.currency), board.description, board.tags) == (
+    assert laptop.get_deployment(ONNXRuntime) is None
+    assert laptop.format_price(fleet.currency) == "0.05 EUR an hour"
+    assert (board.format_price(fleet.currency), board.description, board.tags) == (
         "80 EUR a piece",
         "a board",
         ("arm",),
     )
-    deployment = board.deployment(ONNXRuntime)
+    deployment = board.get_deployment(ONNXRuntime)
     assert deployment is not None
     assert deployment.protocol == NetworkProtocol(host="board", port=7)
     assert deployment.remote.run_timeout == 5
@@ -55,26 +55,26 @@ def test_a_device_may_serve_each_runtime_at_an_address_of_its_own() -> None:
     (board,) = read_devices(
         {"devices": [{**BOARD, "runtimes": {"ONNXRuntime": None, "LiteRTRuntime": {"port": 8}}}]}
     ).devices
-    found = [board.deployment(each) for each in (ONNXRuntime, LiteRTRuntime)]
+    found = [board.get_deployment(each) for each in (ONNXRuntime, LiteRTRuntime)]
     assert [each and each.protocol for each in found] == [
         NetworkProtocol(host="board", port=7),
         NetworkProtocol(host="board", port=8),
     ]
-    assert list(board.deployments()) == ["ONNXRuntime", "LiteRTRuntime"]
+    assert list(board.list_deployments()) == ["ONNXRuntime", "LiteRTRuntime"]
     (only,) = read_devices({"devices": [{**BOARD, "runtimes": ["ONNXRuntime"]}]}).devices
-    assert only.refusal(ONNXRuntime) == ""
-    assert only.refusal(LiteRTRuntime) == "board serves ONNXRuntime, not LiteRTRuntime"
+    assert only.explain_refusal(ONNXRuntime) == ""
+    assert only.explain_refusal(LiteRTRuntime) == "board serves ONNXRuntime, not LiteRTRuntime"
 
 
 def test_names_and_tags_choose_devices_in_the_order_of_the_file() -> None:
     entries = [{"name": "a", "tags": ["x"]}, {**BOARD, "tags": ["x", "y"]}, {**BOARD, "name": "c"}]
     fleet = read_devices({"devices": entries})
-    assert [each.name for each in fleet.chosen(["c", "x"])] == ["a", "board", "c"]
-    assert len(fleet.chosen(["all"])) == 3
+    assert [each.name for each in fleet.find_devices(["c", "x"])] == ["a", "board", "c"]
+    assert len(fleet.find_devices(["all"])) == 3
     with pytest.raises(
         ConfigError, match="targets: no device has the name or the tag 'boards'; did you mean board"
     ):
-        fleet.chosen(["boards"])
+        fleet.find_devices(["boards"])
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """What the device says when it is looked at; it is free when there is nothing left."""
     states: list[tuple[str, str]] = []
     monkeypatch.setattr(
-        device_measuring, "state_of", lambda _: states.pop(0) if states else ("free", "")
+        device_measuring, "fetch_state", lambda _: states.pop(0) if states else ("free", "")
     )
     return states
 

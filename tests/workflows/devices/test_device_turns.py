@@ -16,7 +16,12 @@ from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.scenarios.devices import main
 from nnpipe.workflows.devices.device import Device
-from nnpipe.workflows.devices.device_measuring import DeviceLeaseLost, DeviceTurns, in_use, who
+from nnpipe.workflows.devices.device_measuring import (
+    DeviceLeaseLost,
+    DeviceTurns,
+    describe_process,
+    describe_queue,
+)
 
 needs("sqlalchemy")
 
@@ -31,7 +36,7 @@ def test_two_sweeps_take_turns_measurement_by_measurement(tmp_path: Path) -> Non
         with DeviceTurns(address, f"the sweep {name}") as turns:
             ready.wait(20)
             for _ in range(6):
-                with turns.turn(BOARD):
+                with turns.lock_device(BOARD):
                     order.append(name)
                     time.sleep(0.02)
 
@@ -49,7 +54,7 @@ def test_two_sweeps_take_turns_measurement_by_measurement(tmp_path: Path) -> Non
 def test_a_lease_is_renewed_while_it_is_held(tmp_path: Path) -> None:
     with (
         DeviceTurns(str(tmp_path / "leases.sqlite"), "a test", seconds=0.4) as turns,
-        turns.turn(BOARD),
+        turns.lock_device(BOARD),
     ):
         time.sleep(1)
 
@@ -59,26 +64,29 @@ def test_a_lease_that_was_lost_makes_the_measurement_void(tmp_path: Path) -> Non
     with DeviceTurns(str(address), "a test") as turns, RunDatabase(address) as database:
 
         def lose() -> None:
-            (mine,) = database.devices.tickets()
-            database.devices.give_back(mine.number)
+            (mine,) = database.devices.list_tickets()
+            database.devices.release(mine.number)
 
         def fail() -> None:
             raise ZeroDivisionError
 
-        with pytest.raises(DeviceLeaseLost, match="board: its lease expired"), turns.turn(BOARD):
+        with (
+            pytest.raises(DeviceLeaseLost, match="board: its lease expired"),
+            turns.lock_device(BOARD),
+        ):
             lose()
-        with pytest.raises(ZeroDivisionError), turns.turn(BOARD):
+        with pytest.raises(ZeroDivisionError), turns.lock_device(BOARD):
             fail()
-        assert database.devices.tickets() == []
+        assert database.devices.list_tickets() == []
 
 
 def test_closing_ends_the_waiting_of_others(tmp_path: Path) -> None:
     address, ended = str(tmp_path / "leases.sqlite"), threading.Event()
-    with DeviceTurns(address, "first") as first, first.turn(BOARD):
+    with DeviceTurns(address, "first") as first, first.lock_device(BOARD):
         turns = DeviceTurns(address, "second")
 
         def wait() -> None:
-            with pytest.raises(NNPipeError), turns.turn(BOARD):
+            with pytest.raises(NNPipeError), turns.lock_device(BOARD):
                 pass
             ended.set()
 
@@ -105,14 +113,14 @@ def test_the_command_tells_who_holds_a_device_since_when(
     with (
         RunDatabase(address) as database,
         DeviceTurns(address, "the sweep 'digits'") as turns,
-        turns.turn(BOARD),
+        turns.lock_device(BOARD),
     ):
         database.devices.ask("board", "bert@lab", "a test", 60)
-        (held, _) = database.devices.tickets("board")
+        (held, _) = database.devices.list_tickets("board")
         assert main(["list"]) == 0
         told = capsys.readouterr().out
-        assert f"held by {who()} since 20" in told
+        assert f"held by {describe_process()} since 20" in told
         assert "UTC for the sweep 'digits', with 1 in the queue" in told
-        assert in_use([held]) in told
+        assert describe_queue([held]) in told
     assert main(["list", "phone"]) == 0
     assert "free" in capsys.readouterr().out

@@ -14,7 +14,7 @@ from tests.tools.installed import needs
 from nnpipe.core.runtime_protocol import RemoteOptions
 from nnpipe.protocols.client.session import open_session
 from nnpipe.scenarios.devices import main
-from nnpipe.testing.fakes import fake_model
+from nnpipe.testing.fakes import write_fake_model
 from nnpipe.testing.protocol import IO
 from nnpipe.workflows.devices.device import Device
 from nnpipe.workflows.devices.inspection import ping, try_out
@@ -65,7 +65,7 @@ def test_who_is_busy_away_or_asks_for_a_token_is_told(
         Device("strange", board.protocol, RemoteOptions(token_file=token)),
         Device("away", type(fake.protocol)(port=1)),
     ]
-    with open_session(fake.protocol, fake_model(tmp_path, IO)):
+    with open_session(fake.protocol, write_fake_model(tmp_path, IO)):
         busy, strange, away = ping(devices)
     assert busy.state == "busy"
     assert "s now; try again later" in busy.reason

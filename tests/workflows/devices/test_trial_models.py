@@ -9,7 +9,7 @@ import pytest
 
 from nnpipe.core.discoverable import C
 from nnpipe.runtimes.c import CRuntime
-from nnpipe.workflows.devices.inspection import trial_batch, write_trial_models
+from nnpipe.workflows.devices.inspection import make_trial_batch, write_trial_models
 
 
 def test_a_model_is_written_in_each_format_that_is_taken(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_the_model_in_c_subtracts(tmp_path: Path) -> None:
     if C.find() is None:
         pytest.skip("no C compiler is installed (apt install gcc)")
     (model,) = write_trial_models(tmp_path, {"c"})
-    batch, right = trial_batch(model, 0)
+    batch, right = make_trial_batch(model, 0)
     with CRuntime().load(model) as session:
         (found,) = session.infer(batch).values()
     np.testing.assert_array_equal(found, right)

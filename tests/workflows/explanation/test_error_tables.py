@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nnpipe.analysis.channel_errors import TensorError
 from nnpipe.analysis.suspect_operations import Level, Suspect
-from nnpipe.workflows.explanation.error_tables import faults
+from nnpipe.workflows.explanation.error_tables import describe_faults
 from nnpipe.workflows.explanation.layer_errors import LayerErrors
 
 
@@ -31,7 +31,7 @@ SOUND = [error(f"sound{number}", 45.0, 46.0) for number in range(5)]
 
 
 def told(lost: TensorError, *suspects: Suspect) -> tuple[str, ...]:
-    return faults(LayerErrors((*SOUND, lost), suspects, 8))
+    return describe_faults(LayerErrors((*SOUND, lost), suspects, 8))
 
 
 def test_the_operations_with_weights_and_the_seen_cause_are_told_once() -> None:

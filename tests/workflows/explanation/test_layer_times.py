@@ -12,7 +12,7 @@ from installed import needs
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.operation_times import KernelTime, OperationTimes
-from nnpipe.measuring.quantile_intervals import usual_times
+from nnpipe.measuring.quantile_intervals import compute_usual_times
 from nnpipe.scenarios.explain import main
 from nnpipe.workflows.explanation.explain import explain
 
@@ -22,7 +22,7 @@ def test_the_usual_times_add_up_and_a_slow_run_does_not_matter() -> None:
     found = OperationTimes(
         (KernelTime("a", "Conv", 0.5 * wall), KernelTime("b", "Relu", 0.25 * wall)), wall
     )
-    usual, low, high = usual_times(found)
+    usual, low, high = compute_usual_times(found)
     np.testing.assert_allclose(usual, np.array([0.5, 0.25, 0.25]) * 103.5)
     assert ((low <= usual) & (usual <= high)).all()
     assert high[0] < 60

@@ -11,9 +11,9 @@ from nnpipe.analysis.layer_times import CONVERSION, LayerTime, LayerTimes
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.operation_times import KernelTime, OperationTimes
 from nnpipe.core.tensors import Batch
-from nnpipe.measuring.quantile_intervals import usual_times
+from nnpipe.measuring.quantile_intervals import compute_usual_times
 from nnpipe.testing.fakes import FakeSession
-from nnpipe.workflows.explanation.reasons import Speedup, reasons, what_if
+from nnpipe.workflows.explanation.reasons import Speedup, find_reasons, predict_speedups
 
 
 def layer(
@@ -45,13 +45,13 @@ def test_it_names_floats_among_integers_with_their_conversions() -> None:
         )
         for n in range(17)
     ]
-    first, *_ = reasons(run_of(*products, *depthwise, *around))
+    first, *_ = find_reasons(run_of(*products, *depthwise, *around))
     assert first.text.startswith(
         "17 depthwise convolutions ran in float32, with 17 conversions around them"
     )
     assert first.text.replace("\N{NO-BREAK SPACE}", " ").endswith("61 % of the time")
     assert len(first.layers) == 34
-    assert reasons(run_of(*depthwise)) == (), "a network in floats"
+    assert find_reasons(run_of(*depthwise)) == (), "a network in floats"
 
 
 def test_one_slow_operation_is_among_the_first_reasons_and_sound_runs_accuse_nobody() -> None:
@@ -64,12 +64,12 @@ def test_one_slow_operation_is_among_the_first_reasons_and_sound_runs_accuse_nob
             layer(f"c{n}", "convolution", t, macs=int(m), bytes_read=int(m / 10), bytes_written=0)
             for n, (t, m) in enumerate(zip(times, macs, strict=True))
         ]
-        accused += bool(reasons(run_of(*layers)))
+        accused += bool(find_reasons(run_of(*layers)))
         slow = int(rng.integers(24))
         layers[slow] = layer(
             f"c{slow}", "convolution", 10 * max(times.mean(), times[slow]), macs=int(macs[slow])
         )
-        told = [name for each in reasons(run_of(*layers))[:3] for name in each.layers]
+        told = [name for each in find_reasons(run_of(*layers))[:3] for name in each.layers]
         found += f"c{slow}" in told
     assert found >= 95
     assert accused <= 5
@@ -103,7 +103,7 @@ def pause(seconds: float) -> None:
 
 
 def usual(times: OperationTimes) -> LayerTimes:
-    values = usual_times(times)[0]
+    values = compute_usual_times(times)[0]
     layers = [
         layer(kernel.name, kernel.kind, value)
         for kernel, value in zip(times.kernels, values, strict=False)
@@ -115,7 +115,7 @@ def test_the_predicted_gain_is_the_real_one_within_two_per_cent_of_the_run() -> 
     x = {"x": np.ones((1, 4), np.float32)}
     with Waiting(0.004, 0.003, 0.002) as slow, Waiting(0.002, 0.003, 0.002) as fast:
         before, after = usual(slow._profile(x, 12)), usual(fast._profile(x, 12))
-    (predicted,) = what_if(before, [Speedup.parse("step0=2x")])
+    (predicted,) = predict_speedups(before, [Speedup.parse("step0=2x")])
     assert predicted.steps == 1
     assert predicted.after_ns == pytest.approx(after.run_ns, rel=0.02)
     assert "2.00 times as fast" in str(predicted)
@@ -129,4 +129,4 @@ def test_an_assumption_that_cannot_be_read_is_refused(text: str) -> None:
 
 def test_an_assumption_without_a_step_is_refused() -> None:
     with pytest.raises(ConfigError, match="no operation, step or kind"):
-        what_if(run_of(layer("a", "convolution", 1.0)), [Speedup("nothing*", 2.0)])
+        predict_speedups(run_of(layer("a", "convolution", 1.0)), [Speedup("nothing*", 2.0)])

@@ -103,7 +103,7 @@ def test_the_command_measures_memory_beside_what_lives_at_once(
 
 def test_why_memory_differs_is_told() -> None:
     def told(file: int, loaded: int, peak: int | None) -> str:
-        return " ".join(MemoryUse(file, loaded, peak).sentences(10_000_000))
+        return " ".join(MemoryUse(file, loaded, peak).describe(10_000_000))
 
     assert "copied into the layout" in told(5_000_000, 9_000_000, 10_000_000)
     assert "mapped file" in told(9_000_000, 5_000_000, 10_000_000)

@@ -14,7 +14,7 @@ import pytest
 from tests.protocols.servers import wait_for
 
 from nnpipe.core.errors import ConfigError, NNPipeError, TargetError
-from nnpipe.workflows.isolation.subprocess_worker import Died, Unforeseen, Worker, call
+from nnpipe.workflows.isolation.subprocess_worker import UnexpectedError, Worker, WorkerDied, call
 from nnpipe.workflows.isolation.worker_template import POSSIBLE, WorkerTemplate
 
 Make = Callable[[], Worker]
@@ -74,7 +74,7 @@ def test_temporary_files_of_a_worker_go_with_it() -> None:
 
 
 def test_defects_come_with_their_traceback() -> None:
-    with pytest.raises(Unforeseen, match="in carry_out") as caught:
+    with pytest.raises(UnexpectedError, match="in carry_out") as caught:
         call("chores:carry_out", {"do": "fail"}, 30)
     assert caught.value.brief.startswith("ZeroDivisionError: ")
 
@@ -82,7 +82,7 @@ def test_defects_come_with_their_traceback() -> None:
 def test_a_crash_is_named_and_the_next_task_gets_a_new_process(make: Make) -> None:
     with make() as worker:
         before = worker.call({"do": "tell pid"}, 30)
-        with pytest.raises(Died, match=r"crashed its process \(SIGSEGV\).*last words"):
+        with pytest.raises(WorkerDied, match=r"crashed its process \(SIGSEGV\).*last words"):
             worker.call({"do": "crash"}, 30)
         assert worker.call({"do": "tell pid"}, 30) != before
 
@@ -97,12 +97,12 @@ def test_a_signal_that_ends_the_whole_command_is_no_crash_of_the_task(make: Make
 
 
 def test_a_task_alone_that_is_told_to_end_is_named(make: Make) -> None:
-    with make() as worker, pytest.raises(Died, match="SIGTERM"):
+    with make() as worker, pytest.raises(WorkerDied, match="SIGTERM"):
         worker.call({"do": "end by signal", "signal": signal.SIGTERM}, 30)
 
 
 def test_leaving_in_the_middle_is_named() -> None:
-    with pytest.raises(Died, match="ended its process with status 3"):
+    with pytest.raises(WorkerDied, match="ended its process with status 3"):
         call("chores:carry_out", {"do": "leave"}, 30)
 
 
@@ -110,7 +110,7 @@ def test_a_hang_ends_at_the_time_limit_and_the_next_task_gets_a_new_process(make
     with make() as worker:
         worker.call({"do": "tell pid"}, 30)
         start = time.monotonic()
-        with pytest.raises(Died, match=r"did not end within 0\.2 s"):
+        with pytest.raises(WorkerDied, match=r"did not end within 0\.2 s"):
             worker.call({"do": "hang"}, 0.2)
         assert time.monotonic() - start < 20
         assert worker.call({"do": "double", "number": 4}, 30) == 8

@@ -16,7 +16,7 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.testing.model_files import write_onnx_classifier
 from nnpipe.workflows.measurement.compile import compile
-from nnpipe.workflows.ways import Way
+from nnpipe.workflows.recipes import Recipe
 
 pytest.importorskip("onnxruntime")
 
@@ -38,7 +38,7 @@ def test_a_compiled_model_is_described_and_runs(model: Path, tmp_path: Path) -> 
 
 
 def test_a_result_that_its_runtime_refuses_is_no_result(model: Path, tmp_path: Path) -> None:
-    way = Way("broken", (find("toys.Breaker", ModelCompiler)(),), ONNXRuntime())
+    way = Recipe("broken", (find("toys.Breaker", ModelCompiler)(),), ONNXRuntime())
     with pytest.raises(
         CompileError, match=r"Breaker made a model .*m\.onnx that ONNXRuntime refuses: .*Surprise"
     ) as error:
@@ -50,7 +50,9 @@ def test_a_result_that_its_runtime_refuses_is_no_result(model: Path, tmp_path: P
 def test_a_runtime_that_crashes_on_the_result_is_told_as_a_compiler_is(
     model: Path, tmp_path: Path
 ) -> None:
-    way = Way("crashing", (find("toys.Swapper", ModelCompiler)(),), find("toys.Crasher", Runtime)())
+    way = Recipe(
+        "crashing", (find("toys.Swapper", ModelCompiler)(),), find("toys.Crasher", Runtime)()
+    )
     with pytest.raises(
         NNPipeError, match=r"loading .*swapped\.onnx with Crasher crashed its process \(SIGSEGV\)"
     ):
@@ -63,13 +65,13 @@ def test_what_cannot_be_loaded_here_is_compiled_and_told(
 ) -> None:
     broken = find("toys.Breaker", ModelCompiler)()
     made = compile(
-        model, Way("x", (broken,), find("toys.Runner", Runtime)()), tmp_path / "absent.onnx"
+        model, Recipe("x", (broken,), find("toys.Runner", Runtime)()), tmp_path / "absent.onnx"
     )
     assert made.path.is_file()
     assert "absent.onnx: not loaded, because Runner cannot run here: " in caplog.text
     abroad = find("toys.Abroad", ModelCompiler)()
     assert compile(
-        model, Way("y", (abroad,), ONNXRuntime()), tmp_path / "abroad.onnx"
+        model, Recipe("y", (abroad,), ONNXRuntime()), tmp_path / "abroad.onnx"
     ).path.is_file()
     assert (
         "abroad.onnx: not loaded, because it is for edgetpu and not for this machine" in caplog.text
@@ -95,7 +97,7 @@ def test_a_module_is_traced_with_the_samples_that_quantisers_observe(tmp_path: P
             {"way": "onnx-int8"},
             "ONNXStaticQuantizer observes samples while it quantises: give calibration",
         ),
-        ({"way": Way("x", (), ONNXRuntime(), export="tflite")}, "x: "),
+        ({"way": Recipe("x", (), ONNXRuntime(), export="tflite")}, "x: "),
         ({"to": None}, "compile: to takes a text or a path, not None"),
         ({"batch_size": 1.5}, "batch_size takes a whole number, not 1.5"),
         ({"model": "nowhere.onnx"}, "nowhere.onnx"),

@@ -17,7 +17,7 @@ from nnpipe.datasets.arrays import write_arrays
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.measuring.load_options import LoadOptions
 from nnpipe.measuring.measure_options import MeasureOptions
-from nnpipe.measuring.quantities import quantity
+from nnpipe.measuring.quantities import find_quantity
 from nnpipe.measuring.run import Run
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 from nnpipe.protocols.network import NetworkProtocol
@@ -26,7 +26,7 @@ from nnpipe.scenarios import inference_performance, inference_tester
 from nnpipe.testing.model_files import write_onnx_classifier
 from nnpipe.workflows.candidates.deployment import Deployment
 from nnpipe.workflows.measurement.measure import measure
-from nnpipe.workflows.ways import Way
+from nnpipe.workflows.recipes import Recipe
 
 pytest.importorskip("onnxruntime")
 
@@ -57,7 +57,7 @@ def test_a_file_and_arrays(model: Path, samples: Any) -> None:
     assert found.run.title == "m.onnx"
     assert found.artifact is None
     assert found.figure("accuracy").value == pytest.approx(nearest.mean())
-    assert quantity("latency_median").title in str(found)
+    assert find_quantity("latency_median").title in str(found)
     assert found._repr_html_().startswith("<table><caption>m.onnx")
     with pytest.raises(ConfigError, match="there is no figure 'accurracy'; did you mean accuracy"):
         found.figure("accurracy")
@@ -92,7 +92,7 @@ def test_the_size_of_a_model_counts_the_files_of_its_weights(
     onnx.save_model(
         onnx.load(model), split, save_as_external_data=True, location="m.data", size_threshold=256
     )
-    Artifact.of(split, "onnx", ONNXModel(model_path=split).io)
+    Artifact.create(split, "onnx", ONNXModel(model_path=split).io)
     weights = (tmp_path / "m.data").stat().st_size
     assert weights > 2000
     found = measure(split, data=samples, options=QUICK, progress=silent)
@@ -102,7 +102,7 @@ def test_the_size_of_a_model_counts_the_files_of_its_weights(
 def test_a_compiled_model_that_its_runtime_refuses_is_removed(
     model: Path, samples: Any, tmp_path: Path
 ) -> None:
-    way = Way("broken", (find("toys.Breaker", ModelCompiler)(),), ONNXRuntime())
+    way = Recipe("broken", (find("toys.Breaker", ModelCompiler)(),), ONNXRuntime())
     place = tmp_path / "broken.onnx"
     with pytest.raises(
         CompileError, match=r"Breaker made a model from .* that ONNXRuntime refuses: .*Surprise"
@@ -149,7 +149,7 @@ def test_the_command_gives_the_same(
         assert (
             inference_tester.main([str(model), "ONNXStaticQuantizer", "ONNXRuntime", *words]) == 0
         )
-        way: str | Way = Way("", (ONNXStaticQuantizer(),), ONNXRuntime())
+        way: str | Recipe = Recipe("", (ONNXStaticQuantizer(),), ONNXRuntime())
     else:
         assert inference_performance.main([str(model), *words]) == 0
         way = "as it is"
@@ -170,8 +170,8 @@ def test_the_command_gives_the_same(
         ({"data": None}, "data is missing"),
         ({"data": 5}, "data should be"),
         ({"way": "onnx-int9"}, "there is no way 'onnx-int9'"),
-        ({"way": 3}, "measure: way takes a text or Way, not 3"),
-        ({"way": Way("x", export="onnx")}, "x: a compiled model needs a runtime"),
+        ({"way": 3}, "measure: way takes a text or Recipe, not 3"),
+        ({"way": Recipe("x", export="onnx")}, "x: a compiled model needs a runtime"),
         ({"options": {"pace": "30/s"}}, "measure: options takes MeasureOptions or None"),
         (
             {"options": MeasureOptions(pace="30/s"), "load": LoadOptions(scenario="single-stream")},

@@ -8,7 +8,7 @@ import math
 
 import pytest
 
-from nnpipe.workflows.mixing.float_search import MixStep, fastest, search_floats
+from nnpipe.workflows.mixing.float_search import MixStep, find_fastest, search_floats
 
 TENSORS = [f"t{n}" for n in range(40)]
 
@@ -30,7 +30,7 @@ class Network:
 def test_it_keeps_what_is_needed_and_nothing_else(needed: set[str]) -> None:
     network = Network(needed)
     steps = search_floats(TENSORS, network, 0.005, 26)
-    best = fastest(steps, 0.005)
+    best = find_fastest(steps, 0.005)
     assert best is not None
     assert set(best.kept) == needed
     assert network.tried == len(steps) <= 2 * math.ceil(math.log2(40)) + 13
@@ -39,12 +39,12 @@ def test_it_keeps_what_is_needed_and_nothing_else(needed: set[str]) -> None:
 def test_the_number_of_evaluations_is_limited() -> None:
     network = Network({"t30"})
     assert len(search_floats(TENSORS, network, 0.005, 5)) == network.tried == 5
-    assert fastest(search_floats(TENSORS, network, 0.005, 5), 0.005) is None
+    assert find_fastest(search_floats(TENSORS, network, 0.005, 5), 0.005) is None
 
 
 def test_without_a_model_that_is_good_enough_none_is_chosen() -> None:
     steps = search_floats(TENSORS, Network({"elsewhere"}), 0.005, 26)
-    assert fastest(steps, 0.005) is None
+    assert find_fastest(steps, 0.005) is None
     assert steps[-1].kept == tuple(TENSORS)
 
 
@@ -57,6 +57,6 @@ def test_of_models_that_are_good_enough_the_fastest_is_chosen() -> None:
         step(("a",), 0.0, 0.65, 0.75),
         step(("a", "b"), 0.0, 0.5, 0.6),
     )
-    assert fastest([integers, one, two], 0.01) is two
+    assert find_fastest([integers, one, two], 0.01) is two
     unsure = step(("a", "b"), 0.0, 0.4, 0.7)
-    assert fastest([integers, unsure, one], 0.01) is one
+    assert find_fastest([integers, unsure, one], 0.01) is one

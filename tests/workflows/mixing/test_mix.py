@@ -85,7 +85,7 @@ def test_the_spoilt_tensor_is_found_and_kept_in_floats(
     assert found.difference.samples == 640
     assert len(found.steps) <= 26
     rounded = {
-        node.takes(0)
+        node.get_input(0)
         for node in read_nodes(tmp_path / "mixed.onnx")
         if node.kind == "QuantizeLinear"
     }

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.task import task_named
+from nnpipe.core.task import get_task
 from nnpipe.workflows.mixing.float_search import MixStep
 from nnpipe.workflows.mixing.mix_result import FLOATS, MIXED, MixResult
 
@@ -27,7 +27,7 @@ def result(wrong: int, samples: int, max_loss: float, chosen: bool = True) -> Mi
     runs = {FLOATS: judged(0, samples), MIXED: judged(wrong, samples)}
     comparison: Any = SimpleNamespace(comparison=SimpleNamespace(run_of=runs.__getitem__))
     step = MixStep(("x",), 0.0, 0.0, 0.0, 0.5, (0.4, 0.6))
-    accuracy = task_named("classification").metric("accuracy")
+    accuracy = get_task("classification").metric("accuracy")
     return MixResult(
         accuracy, max_loss, (), (step,), step if chosen else None, 10, comparison, None
     )

@@ -15,7 +15,7 @@ from saying import said_by_nnpipe
 
 from nnpipe.measuring.run import Run
 from nnpipe.scenarios.run import main
-from nnpipe.workflows.journal import alone
+from nnpipe.workflows.journal import lock_folder
 
 yaml = pytest.importorskip("yaml", reason="PyYAML reads pipelines")
 HERE = Path(__file__).resolve().parents[2] / "scenarios"
@@ -159,7 +159,7 @@ def test_a_candidate_whose_file_changed_is_measured_anew(interrupted: Path, lost
 
 @pytest.mark.slow
 def test_a_folder_serves_one_run_at_a_time(interrupted: Path) -> None:
-    with alone(interrupted / "out", "run"):
+    with lock_folder(interrupted / "out", "run"):
         process = started(interrupted)
         said, _ = process.communicate(timeout=60)
     assert process.returncode == 2

@@ -17,7 +17,7 @@ from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.primitives import ConvolutionPrimitive, PlainPrimitive
 from nnpipe.core.tensors import TensorSpec
 from nnpipe.scenarios.predict import main
-from nnpipe.workflows.prediction.predict import predictions
+from nnpipe.workflows.prediction.predict import predict_networks
 
 
 def network(channels: int, *more: Operation) -> Graph:
@@ -149,7 +149,7 @@ def test_errors_of_equal_kernels_do_not_cancel() -> None:
     networks = [[kernel(32)], [kernel(32)] * 40, [kernel(channels) for channels in range(24, 64)]]
     one, equal, different = (
         each.interval[1] / each.ns
-        for each in predictions(["one", "equal", "different"], networks, found)
+        for each in predict_networks(["one", "equal", "different"], networks, found)
     )
     assert equal == pytest.approx(one)
     assert different < one

@@ -11,7 +11,7 @@ from typing import Any, cast
 import psutil
 import pytest
 
-from nnpipe.workflows.reduction.onnx_parts import Values, Whole
+from nnpipe.workflows.reduction.onnx_parts import DivisibleGraph, TensorValues
 from nnpipe.workflows.reduction.reduce import _Search
 from nnpipe.workflows.reduction.subprocess_tasks import _exit_code
 from nnpipe.workflows.reduction.symptom import Symptom
@@ -59,7 +59,12 @@ class _Trying:
 
 def _search(trying: _Trying) -> _Search:
     search = _Search(
-        cast(Trying, trying), cast(Whole, None), cast(Values, None), "m", 120.0, warm=True
+        cast(Trying, trying),
+        cast(DivisibleGraph, None),
+        cast(TensorValues, None),
+        "m",
+        120.0,
+        warm=True,
     )
     search.limit, search.symptom, search.names, search.operators = (
         120.0,
@@ -73,11 +78,11 @@ def _search(trying: _Trying) -> _Search:
 def test_a_part_hangs_after_eight_times_the_longest_of_three_that_ended() -> None:
     trying = _Trying()
     search = _search(trying)
-    assert not any(search._shows([0] * count) for count in (1, 2, 3))
-    assert search._shows([0] * 4)
+    assert not any(search._check_symptom([0] * count) for count in (1, 2, 3))
+    assert search._check_symptom([0] * 4)
     assert trying.limits == [120.0, 10.0, 60.0, 24.0]
     search.seconds.append(90.0)
-    assert search._shows([0] * 4)
+    assert search._check_symptom([0] * 4)
     assert trying.limits[-1] == 120.0  # that of the whole model
 
 
@@ -85,5 +90,5 @@ def test_the_first_limit_is_that_of_three_single_nodes() -> None:
     trying = _Trying()
     search = _search(trying)
     search.left = list(range(100))
-    assert search._first_limit() == 5.0  # 8 times half a second is less than any limit
+    assert search._measure_first_limit() == 5.0  # 8 times half a second is less than any limit
     assert len(trying.limits) == 3

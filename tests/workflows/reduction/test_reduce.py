@@ -32,7 +32,9 @@ def reduced(
     faults: Any, folder: Path, structure: str, nodes: int = 12, samples: int = 2, **fault: str
 ) -> Any:
     model = faults.write_graph(folder / "model.onnx", structure, nodes)
-    way = nn.Way("planted", (faults.PlantedFault(**fault),), nn.find("ONNXRuntime", nn.Runtime)())
+    way = nn.Recipe(
+        "planted", (faults.PlantedFault(**fault),), nn.find("ONNXRuntime", nn.Runtime)()
+    )
     return nn.reduce(
         model, way, to=folder / "reduced", samples=samples, hang_after=20.0, progress=silent
     )

@@ -10,9 +10,13 @@ import pytest
 import nnpipe as nn
 from nnpipe.analysis.roofline import Ceiling, Ceilings, MemoryLevel
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.measuring.host import machine_folder, machine_name
+from nnpipe.measuring.host import get_machine_folder, get_machine_name
 from nnpipe.scenarios.roofline import main
-from nnpipe.workflows.roofline.roofline import bandwidth, ceilings_file, levels
+from nnpipe.workflows.roofline.roofline import (
+    find_memory_levels,
+    get_ceilings_file,
+    measure_bandwidth,
+)
 
 SOUND = Ceilings(
     "a board",
@@ -30,7 +34,7 @@ def test_levels_are_found_in_repeats_and_bounded_by_their_size() -> None:
         [102, 100, 99, 98, 61, 28, 20, 20],
         [101, 99, 99, 97, 59, 31, 10, 20],
     ]
-    inner, outer = levels(sizes, rows)
+    inner, outer = find_memory_levels(sizes, rows)
     assert inner.up_to_bytes == 8
     assert inner.bandwidth.repeats == (101, 102, 101)
     assert outer.up_to_bytes is None
@@ -39,8 +43,8 @@ def test_levels_are_found_in_repeats_and_bounded_by_their_size() -> None:
 
 def test_small_data_are_read_as_fast_as_larger_ones_and_not_as_slow_as_a_call() -> None:
     # A call takes a microsecond, in which a cache gives far more than these 4 KiB.
-    assert bandwidth(4 << 10, 1, 0.01) > 0.2 * bandwidth(256 << 10, 1, 0.01)
-    assert bandwidth(64 << 10, 2, 0.01) > 0
+    assert measure_bandwidth(4 << 10, 1, 0.01) > 0.2 * measure_bandwidth(256 << 10, 1, 0.01)
+    assert measure_bandwidth(64 << 10, 2, 0.01) > 0
 
 
 def test_a_result_says_what_is_not_known(tmp_path: Path) -> None:
@@ -74,9 +78,9 @@ def test_more_threads_than_processors_are_refused() -> None:
 
 
 def test_a_machine_is_named_by_its_processor_alone(tmp_path: Path) -> None:
-    assert machine_name() == machine_name()
-    assert machine_folder(tmp_path).parent == tmp_path / ".local/share/nnpipe/machines"
-    assert machine_name({"cpu": {}}).startswith("unknown-None-cores-")
+    assert get_machine_name() == get_machine_name()
+    assert get_machine_folder(tmp_path).parent == tmp_path / ".local/share/nnpipe/machines"
+    assert get_machine_name({"cpu": {}}).startswith("unknown-None-cores-")
 
 
 @pytest.mark.slow
@@ -89,7 +93,7 @@ def test_the_command_measures_this_machine_and_keeps_it(
         == 0
     )
     assert "float32" in capsys.readouterr().out
-    kept = nn.read_ceilings(ceilings_file(tmp_path, 1))
+    kept = nn.read_ceilings(get_ceilings_file(tmp_path, 1))
     assert kept == nn.read_ceilings(tmp_path / "c.json")
     assert max(kept.compute["float32"].repeats) > 1e8
     assert kept.memory[-1].up_to_bytes is None

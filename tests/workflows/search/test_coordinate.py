@@ -18,7 +18,7 @@ import yaml
 from tests.tools.installed import needs
 
 from nnpipe.experiment.database.database import RunDatabase
-from nnpipe.jobs.agent.processes import processes_with_variable
+from nnpipe.jobs.agent.processes import find_processes_with_variable
 from nnpipe.scenarios.search import main
 from nnpipe.searching.database_trials import DatabaseTrials
 
@@ -65,7 +65,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def left(folder: Path) -> set[int]:
-    return processes_with_variable(MARK, str(folder)) - {os.getpid()}
+    return find_processes_with_variable(MARK, str(folder)) - {os.getpid()}
 
 
 def workers(folder: Path) -> list[int]:

@@ -36,7 +36,7 @@ def test_progress_tells_the_best_what_runs_the_speed_and_the_time_left() -> None
     store.fail(lease(store), "no more paper")
     running = lease(store)
     store.report(running, 4, 0.75)
-    progress.learn(store.trials())
+    progress.update_trials(store.trials())
     clock.now += 40
     assert progress.lines() == [
         "4 of 10 trials: 4 finished, 1 failed, 1 running",
@@ -51,7 +51,7 @@ def test_only_some_of_many_running_trials_are_shown() -> None:
     for worker in range(11):
         lease(store, f"worker {worker}")
     progress = SearchProgress(Objectives({"loss": "minimize"}), 20)
-    progress.learn(store.trials())
+    progress.update_trials(store.trials())
     assert progress.lines()[-1] == "  and 3 more are running"
 
 

@@ -27,9 +27,9 @@ from nnpipe.workflows.search.file import SearchSettings
 from nnpipe.workflows.search.measuring_queue import (
     Finals,
     MeasuringQueue,
-    failures,
+    count_failures,
     fetch_kept,
-    named,
+    map_relative_paths,
 )
 from nnpipe.workflows.search.searched_pipeline import SearchedPipeline
 
@@ -85,14 +85,16 @@ def test_another_process_measures_what_was_trained_here(
     _, measurer = settings_of(search, "there")
     trial = SearchTrial(number=3, configuration={"candidates.0.runtime.arguments.num_threads": 1})
     arguments = settings.space.arguments(trial.configuration or {})
-    with queue.serving(lambda work: queue.measured(work, measurer, settings.space), "the board"):
-        result = queue.made_here(trainer, trial, arguments)
+    with queue.run_in_thread(
+        lambda work: queue.measure_work(work, measurer, settings.space), "the board"
+    ):
+        result = queue.prepare_here(trainer, trial, arguments)
     assert result.values["accuracy"] == 1.0
     assert 0 < result.values["latency_median"] < 1
     low, high = result.intervals["latency_median"]
     assert low <= result.values["latency_median"] <= high
     # A second attempt at the trial finds what was measured.
-    assert queue.made_here(trainer, trial, arguments) == result
+    assert queue.prepare_here(trainer, trial, arguments) == result
 
 
 def test_without_a_machine_of_the_kind_a_trial_says_so(
@@ -104,7 +106,7 @@ def test_without_a_machine_of_the_kind_a_trial_says_so(
     with pytest.raises(
         ConfigError, match="trial 3 is made, but no machine of the kind 'some board' has measured"
     ):
-        queue.made_here(subject, trial, {})
+        queue.prepare_here(subject, trial, {})
 
 
 def test_what_goes_wrong_on_the_machine_of_the_kind_is_the_reason_why_a_trial_fails(
@@ -116,10 +118,10 @@ def test_what_goes_wrong_on_the_machine_of_the_kind_is_the_reason_why_a_trial_fa
         raise ValueError("out of cheese")
 
     with (
-        queue.serving(broken, "the board"),
+        queue.run_in_thread(broken, "the board"),
         pytest.raises(NNPipeError, match="ValueError: out of cheese"),
     ):
-        queue.made_here(subject, SearchTrial(number=3, configuration={}), {})
+        queue.prepare_here(subject, SearchTrial(number=3, configuration={}), {})
 
 
 @pytest.mark.slow
@@ -142,19 +144,19 @@ def test_the_best_trials_are_measured_in_full_where_trials_are_and_only_read_her
         return Finals(subject, settings.space, 0, ["nnpipe"], search)
 
     queue = MemoryTrials()
-    queue.enqueue(finals("there").work(trials, 0))
+    queue.enqueue(finals("there").build_work(trials, 0))
     with pytest.raises(
         NNPipeError, match="the workers ended before the best trials were measured in full"
     ):
-        finals("here").received(trials, queue, storage)
+        finals("here").receive_result(trials, queue, storage)
     lease = queue.lease("the board", lambda number: None, 0)
     assert lease is not None
-    queue.finish(lease, finals("there").sent(trials, storage))
+    queue.finish(lease, finals("there").measure_and_send(trials, storage))
 
     monkeypatch.setattr(
         "nnpipe.workflows.sweep.run.measure_apart", lambda *given: pytest.fail("measured here")
     )
-    found = finals("here").received(trials, queue, storage)
+    found = finals("here").receive_result(trials, queue, storage)
     assert found is not None
     assert found.chosen in ("trial 0", "trial 1")
     assert (Path("here") / "certificate.json").read_bytes() == (
@@ -162,13 +164,13 @@ def test_the_best_trials_are_measured_in_full_where_trials_are_and_only_read_her
     ).read_bytes()
     # What was sent for other trials does not count.
     with pytest.raises(NNPipeError, match="the workers ended"):
-        finals("here").received(trials[:1], queue, storage)
+        finals("here").receive_result(trials[:1], queue, storage)
     lost = next((Path("here") / "results").glob("*.json"))
     lost.unlink()
     with pytest.raises(
         ConfigError, match="what was measured on another machine did not come from there"
     ):
-        finals("here").measured(trials, storage, only_known=True)
+        finals("here").measure_finalists(trials, storage, only_known=True)
 
 
 def test_a_failure_of_the_final_measurements_is_told(
@@ -177,14 +179,14 @@ def test_a_failure_of_the_final_measurements_is_told(
     settings, subject = settings_of(search, "here")
     finals, queue = Finals(subject, settings.space, 0, [], search), MemoryTrials()
     trials = [SearchTrial(number=0, configuration={}, state="finished")]
-    queue.enqueue(finals.work(trials, failures(queue.trials())))
+    queue.enqueue(finals.build_work(trials, count_failures(queue.trials())))
     lease = queue.lease("the board", lambda number: None, 0)
     assert lease is not None
     queue.fail(lease, "no test samples")
     with pytest.raises(NNPipeError, match="measuring the best trials in full: no test samples"):
-        finals.received(trials, queue, open_storage(str(tmp_path / "store")))
+        finals.receive_result(trials, queue, open_storage(str(tmp_path / "store")))
     # the next start tries again
-    assert queue.enqueue(finals.work(trials, failures(queue.trials())))
+    assert queue.enqueue(finals.build_work(trials, count_failures(queue.trials())))
 
 
 def test_files_of_trials_reach_the_machine_of_the_finals(
@@ -195,7 +197,7 @@ def test_files_of_trials_reach_the_machine_of_the_finals(
     weights = trainer.output / "trained" / "a.onnx"
     weights.parent.mkdir(parents=True)
     weights.write_bytes(b"weights")
-    files = put_files(storage, named([weights], trainer.output))
+    files = put_files(storage, map_relative_paths([weights], trainer.output))
     fetch_kept(
         [SearchTrial(number=0, configuration={}, state="finished", files=files)],
         storage,

@@ -16,7 +16,7 @@ from nnpipe.datasets.arrays import write_arrays
 from nnpipe.layers.imports.network_files import read_network
 from nnpipe.scenarios.search import main
 from nnpipe.searching.trial_store import SearchTrial
-from nnpipe.workflows.search.file import SearchSettings, schema
+from nnpipe.workflows.search.file import SearchSettings, build_search_schema
 from nnpipe.workflows.search.searched_pipeline import SearchedArchitecture
 
 needs("optuna")
@@ -65,7 +65,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_the_space_has_the_parameters_of_the_architecture_and_further_settings(
     settings: dict[str, Any],
 ) -> None:
-    jsonschema.validate(settings, schema())
+    jsonschema.validate(settings, build_search_schema())
     found = SearchSettings.from_settings(settings)
     assert list(found.space.parameters) == [
         "channels",
@@ -94,7 +94,7 @@ def test_the_network_of_a_trial_is_a_file_that_its_pipeline_trains(
         "edge_0_2": "none",
         "edge_1_2": "skip_connect",
     }
-    pipeline = subject.settings_of(
+    pipeline = subject.build_settings(
         SearchTrial(number=7, configuration=cell), {**cell, "model.training.learning_rate": 0.01}
     )
     assert pipeline["output"] == str(Path("build/found/trials/7"))

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from nnpipe.measuring.constraints import Figure, metric_of
+from nnpipe.measuring.constraints import Figure, get_metric_quantity
 from nnpipe.workflows.devices.device import Device
-from nnpipe.workflows.sweep.summary import DeviceResult, cheapest
+from nnpipe.workflows.sweep.summary import DeviceResult, find_cheapest
 
 
 def result(
@@ -20,7 +20,7 @@ def result(
     """
     figures = {"latency_median": Figure(time)}
     chosen = SimpleNamespace(chosen=None if time is None else object(), figures=figures)
-    sweep = SimpleNamespace(choose=metric_of("latency_median"))
+    sweep = SimpleNamespace(choose=get_metric_quantity("latency_median"))
     device = Device(name, cost_per_hour=hour, cost_per_piece=piece)
     return DeviceResult(cast(Any, sweep), device, (), (), cast(Any, chosen))
 
@@ -45,11 +45,11 @@ def result(
 def test_the_cheapest_with_a_confirmed_candidate_is_taken(
     results: list[DeviceResult], name: str, basis: str
 ) -> None:
-    found, by = cheapest(results)
+    found, by = find_cheapest(results)
     assert found is not None
     assert (found.device.name, by) == (name, basis)
 
 
 def test_where_nothing_was_confirmed_there_is_none() -> None:
-    assert cheapest([result("a", None, piece=8)]) == (None, "")
-    assert cheapest([]) == (None, "")
+    assert find_cheapest([result("a", None, piece=8)]) == (None, "")
+    assert find_cheapest([]) == (None, "")

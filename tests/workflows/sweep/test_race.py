@@ -23,9 +23,9 @@ from nnpipe.workflows.journal import Outcome
 from nnpipe.workflows.sweep.budget import SweepBudget
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.points import Point
-from nnpipe.workflows.sweep.race import Race
-from nnpipe.workflows.sweep.run import Done
-from nnpipe.workflows.sweep.select import judge, ranked, why_none
+from nnpipe.workflows.sweep.race import SuccessiveHalving
+from nnpipe.workflows.sweep.run import FinishedPoint
+from nnpipe.workflows.sweep.select import evaluate_points, explain_no_winner, rank_candidates
 from nnpipe.workflows.sweep.sweep import read_sweep
 
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
@@ -65,7 +65,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def sweep_of(settings: Mapping[str, Any], **changes: Any) -> Sweep:
     found = read_sweep({**settings, **changes})
-    return found.of_task(found.dataset.task)
+    return found.with_task(found.dataset.task)
 
 
 def threads(point: Point) -> int:
@@ -81,10 +81,10 @@ class Bench:
         self.times, self.accuracy = times, accuracy or {}
         self.seen: list[tuple[int, float]] = []
 
-    def measure(self, point: Point, verify: object = None) -> Done:
+    def measure(self, point: Point, verify: object = None) -> FinishedPoint:
         number, options = threads(point), point.measure
         if number not in self.times:
-            return Done(point, point.title, Outcome(None, "it does not load"), None)
+            return FinishedPoint(point, point.title, Outcome(None, "it does not load"), None)
         self.seen.append((number, options.measure_seconds))
         rng = np.random.default_rng((number, round(1e6 * options.measure_seconds)))
         count = options.measure_samples or SAMPLES
@@ -110,14 +110,14 @@ class Bench:
                 "classification", {"truth": truth, "predicted": predicted}, tuple("abcde")
             ),
         )
-        return Done(point, point.title, Outcome(found), None)
+        return FinishedPoint(point, point.title, Outcome(found), None)
 
 
 def test_the_choice_is_that_of_the_full_sweep_in_the_budget(settings: dict[str, Any]) -> None:
     sweep, bench = sweep_of(settings), Bench(TIMES)
-    race = Race(sweep, bench.measure)
+    race = SuccessiveHalving(sweep, bench.measure)
     done = race.run()
-    (best, *_) = ranked(sweep, judge(sweep, done))
+    (best, *_) = rank_candidates(sweep, evaluate_points(sweep, done))
     assert threads(best.done.point) in (1, 2)
     assert race.spent.seconds <= 0.4 * race.spent.full_seconds
     assert {threads(each.point) for each in done if not each.stopped} == {1, 2}
@@ -132,7 +132,7 @@ def test_the_same_measurements_lead_to_the_same_race(settings: dict[str, Any]) -
     sweep = sweep_of(settings)
     first, again = Bench(TIMES), Bench(TIMES)
     told = [
-        [(each.point.title, each.stopped) for each in Race(sweep, b.measure).run()]
+        [(each.point.title, each.stopped) for each in SuccessiveHalving(sweep, b.measure).run()]
         for b in (first, again)
     ]
     assert told[0] == told[1]
@@ -143,18 +143,18 @@ def test_what_cannot_meet_a_constraint_is_stopped_although_it_is_fastest(
     settings: dict[str, Any],
 ) -> None:
     sweep = sweep_of(settings, constraints=["accuracy >= 0.8"])
-    done = Race(sweep, Bench(TIMES, {1: 0.1, 2: 0.1}).measure).run()
-    judged = judge(sweep, done)
-    assert threads(ranked(sweep, judged)[0].done.point) == 3
+    done = SuccessiveHalving(sweep, Bench(TIMES, {1: 0.1, 2: 0.1}).measure).run()
+    judged = evaluate_points(sweep, done)
+    assert threads(rank_candidates(sweep, judged)[0].done.point) == 3
     fastest = next(each for each in done if threads(each.point) == 1)
     assert fastest.stopped.startswith("accuracy >= 0.8: fails")
-    told = why_none([each for each in judged if each.done.stopped], {})
+    told = explain_no_winner([each for each in judged if each.done.stopped], {})
     assert any("accuracy >= 0.8: fails" in line for line in told)
 
 
 def test_a_budget_too_small_to_tell_says_so(settings: dict[str, Any]) -> None:
     alike = {number: 1.0 + number / 1e4 for number in TIMES}
-    race = Race(sweep_of(settings, budget="10 %"), Bench(alike).measure)
+    race = SuccessiveHalving(sweep_of(settings, budget="10 %"), Bench(alike).measure)
     done = race.run()
     whole = [each for each in done if not each.stopped]
     assert len(whole) == 1  # there is always something to choose
@@ -162,7 +162,7 @@ def test_a_budget_too_small_to_tell_says_so(settings: dict[str, Any]) -> None:
 
 
 def test_what_fails_is_left_out(settings: dict[str, Any]) -> None:
-    race = Race(sweep_of(settings), Bench({3: 1.5, 4: 3.0}).measure)
+    race = SuccessiveHalving(sweep_of(settings), Bench({3: 1.5, 4: 3.0}).measure)
     done = race.run()
     assert sum(each.outcome.run is not None for each in done) == race.spent.candidates == 2
     assert [threads(each.point) for each in done if each.outcome.run and not each.stopped] == [3]
@@ -173,14 +173,17 @@ def test_the_trained_model_in_larger_batches_is_only_measured_if_that_can_matter
 ) -> None:
     changes = {"as_trained": True, "batch_sizes": [1, 8], "constraints": ["agreement >= 0.5"]}
     slow = sweep_of(settings, **changes)
-    done = {each.point.title: each for each in Race(slow, Bench({**TIMES, 0: 3.0}).measure).run()}
+    done = {
+        each.point.title: each
+        for each in SuccessiveHalving(slow, Bench({**TIMES, 0: 3.0}).measure).run()
+    }
     (skipped,) = (title for title, each in done.items() if each.outcome.run is None)
     assert skipped == "m · as trained · batch 8"
     assert done[skipped].outcome.reason.startswith(
         "not measured, as in batches of 1: worse than m · ONNXRuntime"
     )
     assert done["m · as trained"].share == 1.0
-    fast = Race(slow, Bench({**TIMES, 0: 0.5}).measure).run()
+    fast = SuccessiveHalving(slow, Bench({**TIMES, 0: 0.5}).measure).run()
     assert all(each.outcome.run is not None for each in fast)
 
 
@@ -188,7 +191,7 @@ def test_without_a_candidate_to_choose_the_budget_is_not_spent_on_looks(
     settings: dict[str, Any],
 ) -> None:
     sweep, bench = sweep_of(settings, budget="11 %"), Bench(TIMES)
-    race = Race(sweep, bench.measure)
+    race = SuccessiveHalving(sweep, bench.measure)
     race.run()
     assert race.spent.whole == 1
     assert [seconds for number, seconds in bench.seen if number == 1] == [

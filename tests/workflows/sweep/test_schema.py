@@ -11,7 +11,7 @@ from installed import ImportedWhenUsed
 from nnpipe.core.errors import NNPipeError
 from nnpipe.scenarios import sweep
 from nnpipe.workflows.sweep.file import _KEYS, Sweep
-from nnpipe.workflows.sweep.schema import schema
+from nnpipe.workflows.sweep.schema import build_sweep_schema
 
 jsonschema = ImportedWhenUsed("jsonschema")
 
@@ -27,12 +27,12 @@ def settings(**changes: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def checker() -> Any:
-    jsonschema.Draft202012Validator.check_schema(schema())
-    return jsonschema.Draft202012Validator(schema())
+    jsonschema.Draft202012Validator.check_schema(build_sweep_schema())
+    return jsonschema.Draft202012Validator(build_sweep_schema())
 
 
 def test_it_names_every_key() -> None:
-    assert set(schema()["properties"]) == set(_KEYS)
+    assert set(build_sweep_schema()["properties"]) == set(_KEYS)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_both_refuse_a_slip(checker: Any, changes: dict[str, Any]) -> None:
 
 def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert sweep.main(["--schema"]) == 0
-    assert json.loads(capsys.readouterr().out) == schema()
+    assert json.loads(capsys.readouterr().out) == build_sweep_schema()
 
 
 def test_a_sweep_without_a_file_is_one_clear_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,21 +23,21 @@ from nnpipe.core.generation import (
 )
 from nnpipe.core.tensors import DatasetSpec
 from nnpipe.measuring.comparison import Comparison, ComparisonPlan
-from nnpipe.measuring.constraints import MetricConstraint, metric_of
+from nnpipe.measuring.constraints import MetricConstraint, get_metric_quantity
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.inputs.pareto_front import standings
+from nnpipe.report.inputs.pareto_front import compute_pareto_standings
 from nnpipe.tasks.generation.task import Generation
 from nnpipe.workflows.comparison.result import ComparisonResult
 from nnpipe.workflows.journal import Outcome
 from nnpipe.workflows.sweep import estimates
-from nnpipe.workflows.sweep.confirm import confirmed
-from nnpipe.workflows.sweep.estimates import Figures, drawn
+from nnpipe.workflows.sweep.confirm import remeasure_winner
+from nnpipe.workflows.sweep.estimates import Figures, sample_metric
 from nnpipe.workflows.sweep.file import Sweep
-from nnpipe.workflows.sweep.run import Done
-from nnpipe.workflows.sweep.select import judge, ranked, why_none
-from nnpipe.workflows.sweep.summary import certificate, table
+from nnpipe.workflows.sweep.run import FinishedPoint
+from nnpipe.workflows.sweep.select import evaluate_points, explain_no_winner, rank_candidates
+from nnpipe.workflows.sweep.summary import build_certificate, format_candidate_table
 
 
 def run(title: str, seed: int, samples: int = 60) -> Run:
@@ -79,16 +79,18 @@ def test_each_run_is_looked_through_once_however_many_metrics_there_are(
             "objectives": ["latency_median", "accuracy", "size", "throughput"],
         }
     )
-    done = [Done(p, str(i), Outcome(run(p.title, i)), None) for i, p in enumerate(sweep.points)]
+    done = [
+        FinishedPoint(p, str(i), Outcome(run(p.title, i)), None) for i, p in enumerate(sweep.points)
+    ]
     looked: list[Any] = []
-    plain = Candidate.of
+    plain = Candidate.from_run
 
     def counting(found: Run) -> Candidate:
         looked.append(found)
         return plain(found)
 
-    monkeypatch.setattr(estimates.Candidate, "of", counting)
-    assert len(judge(sweep, done)) == 4
+    monkeypatch.setattr(estimates.Candidate, "from_run", counting)
+    assert len(evaluate_points(sweep, done)) == 4
     assert looked == [each.outcome.run for each in done]
 
 
@@ -98,9 +100,11 @@ def test_shares_are_drawn_from_the_same_samples_whatever_their_number_at_a_time(
 ) -> None:
     reference = run("as trained", 7)
     candidates = [Figures(run(str(seed), seed), reference) for seed in range(4)]
-    at_once = drawn(candidates, metric_of(metric), 50, seed=3)
+    at_once = sample_metric(candidates, get_metric_quantity(metric), 50, seed=3)
     monkeypatch.setattr(quality_intervals, "_AT_ONCE", 1)
-    np.testing.assert_array_equal(drawn(candidates, metric_of(metric), 50, seed=3), at_once)
+    np.testing.assert_array_equal(
+        sample_metric(candidates, get_metric_quantity(metric), 50, seed=3), at_once
+    )
     rng = np.random.default_rng((3, 60))
     picked = rng.integers(0, 60, 60)
     right = [each.run.evaluation.arrays["predicted"] == np.arange(60) % 10 for each in candidates]  # type: ignore[union-attr]
@@ -124,13 +128,13 @@ def test_candidates_are_judged_by_their_energy_and_without_a_sensor_not_at_all()
     without = dataclasses.replace(run("none", 2), timing={"energy": {"reason": "no sensor"}})
     limit = MetricConstraint.parse("energy <= 5 mJ")
     found = [
-        Figures(each, None).of(limit.metric, 0.9)
+        Figures(each, None).get_figure(limit.metric, 0.9)
         for each in (measured("a", 0.004), measured("b", 0.006), without)
     ]
-    assert [limit.judge(each) for each in found] == [True, False, None]
+    assert [limit.evaluate(each) for each in found] == [True, False, None]
     assert found[2].reason == "no sensor"
-    assert "energy_meter" in Figures(run("not asked", 3), None).of(limit.metric, 0.9).reason
-    draws = drawn(
+    assert "energy_meter" in Figures(run("not asked", 3), None).get_figure(limit.metric, 0.9).reason
+    draws = sample_metric(
         [Figures(measured("a", 0.004), None), Figures(without, None)], limit.metric, 5, seed=1
     )
     assert np.isnan(draws[:, 1]).all()
@@ -162,19 +166,19 @@ def test_what_predicts_nothing_is_not_chosen_unless_told(accepted: list[str]) ->
     )
     first, second = sweep.points
     done = [
-        Done(first, "0", Outcome(constant(first.title, 0)), None),
-        Done(second, "1", Outcome(run(second.title, 1, 400)), None),
+        FinishedPoint(first, "0", Outcome(constant(first.title, 0)), None),
+        FinishedPoint(second, "1", Outcome(run(second.title, 1, 400)), None),
     ]
-    judged = judge(sweep, done)
-    assert [one.title for one in ranked(sweep, judged)] == [second.title, first.title][
+    judged = evaluate_points(sweep, done)
+    assert [one.title for one in rank_candidates(sweep, judged)] == [second.title, first.title][
         : 1 + bool(accepted)
     ] or accepted
     assert judged[0].qualifies == bool(accepted)
-    reasons = why_none(judged, {second.title: "x"})
+    reasons = explain_no_winner(judged, {second.title: "x"})
     assert ("accept_doubts: [chance, constant] would let it be chosen" in reasons[0]) == (
         not accepted
     )
-    assert "barred: chance, constant" in table(sweep, judged) or accepted
+    assert "barred: chance, constant" in format_candidate_table(sweep, judged) or accepted
 
 
 def test_samples_that_were_quantised_twice_bar_a_candidate_of_a_sweep_as_of_a_comparison() -> None:
@@ -197,7 +201,7 @@ def test_samples_that_were_quantised_twice_bar_a_candidate_of_a_sweep_as_of_a_co
         "arrived": arrived,
     }
     doubtful = dataclasses.replace(run(point.title, 0), preparation=preparation)
-    (judged,) = judge(sweep, [Done(point, "0", Outcome(doubtful), None)])
+    (judged,) = evaluate_points(sweep, [FinishedPoint(point, "0", Outcome(doubtful), None)])
     assert [doubt.kind for doubt in judged.barred] == ["quantised twice"]
     comparison = Comparison("c", ComparisonPlan(), (doubtful,))
     with pytest.raises(ConfigError, match="quantised"):
@@ -226,23 +230,23 @@ def test_what_is_not_its_source_is_not_chosen_unless_told(
     verdict = {"verdict": "different", "reason": "the mean relative error is 0.3"}
     different = dataclasses.replace(run(compiled.title, 1, 400), verification=verdict)
     done = [
-        Done(
+        FinishedPoint(
             trained,
             "0",
             Outcome(dataclasses.replace(run(trained.title, 0, 400), artifact={"size": 7})),
             None,
         ),
-        Done(compiled, "1", Outcome(different), None),
+        FinishedPoint(compiled, "1", Outcome(different), None),
     ]
-    judged = judge(sweep, done)
+    judged = evaluate_points(sweep, done)
     assert [one.qualifies for one in judged] == [True, bool(accepted)]
     assert [one.on_front for one in judged] == [True, bool(accepted)] or accepted
 
-    def again(each: Done) -> Outcome:
+    def again(each: FinishedPoint) -> Outcome:
         return Outcome(run(each.point.title, 2, 400))
 
-    found = [confirmed(sweep, [each], (), again=again) for each in judged]
-    told = certificate(sweep, judged[0], found[0], (), np.arange(4))
+    found = [remeasure_winner(sweep, [each], (), again=again) for each in judged]
+    told = build_certificate(sweep, judged[0], found[0], (), np.arange(4))
     assert told["artifact"]["sha256"] == hashlib.sha256(b"weights").hexdigest()
     # The second measurement is not held against the source, and says of the same file what the
     # first one said.
@@ -271,14 +275,14 @@ def test_objectives_that_nobody_names_follow_from_the_task_of_the_data() -> None
         "runtimes": ["ONNXRuntime"],
     }
     planned = Sweep.from_settings(settings)
-    of_numbers = planned.of_task(planned.dataset.task)
+    of_numbers = planned.with_task(planned.dataset.task)
     assert [each.name for each in of_numbers.objectives] == ["latency_median", "mae", "size"]
     assert of_numbers.choose.name == "latency_median"
     lost = Sweep.from_settings({**settings, "constraints": ["loss(accuracy) <= 1 %"]})
     with pytest.raises(
         ConfigError, match=r"regression, has no metric 'accuracy'; there are: mae, rmse, r2$"
     ):
-        lost.of_task(lost.dataset.task)
+        lost.with_task(lost.dataset.task)
 
 
 def generated(title: str, tokens: int, fast: float) -> Run:
@@ -301,7 +305,7 @@ def generated(title: str, tokens: int, fast: float) -> Run:
         LOG_LIKELIHOOD: -1.0 * once,
     }
     truth = {"sample": np.arange(samples), "answer": np.array([""] * samples, object)}
-    evaluation = Generation().judge(predictions, truth, DatasetSpec(Generation.name, (), ()))
+    evaluation = Generation().evaluate(predictions, truth, DatasetSpec(Generation.name, (), ()))
     return dataclasses.replace(plain, series={"inference": Series(columns)}, evaluation=evaluation)
 
 
@@ -319,4 +323,4 @@ def test_of_models_whose_answers_have_other_lengths_none_is_chosen_by_the_time_o
             result.best(by=by)
     assert result.best(by="size").title in ("eight", "all 32")
     assert result.best(by="output_throughput").title in ("eight", "all 32")
-    assert standings([Candidate.of(each) for each in runs]) == {}
+    assert compute_pareto_standings([Candidate.from_run(each) for each in runs]) == {}

@@ -22,8 +22,8 @@ from tests.tools.installed import needs
 
 from nnpipe.core.errors import NNPipeError
 from nnpipe.datasets.arrays import write_arrays
-from nnpipe.report.inputs.sweep_file import Found
-from nnpipe.report.sections.sweep import cost_sentence, model_table
+from nnpipe.report.inputs.sweep_file import SweepFile
+from nnpipe.report.sections.sweep import build_model_table, describe_cheapest_device
 from nnpipe.scenarios.sweep import main
 from nnpipe.testing.model_files import write_onnx_classifier
 from nnpipe.workflows.journal import Outcome
@@ -115,8 +115,8 @@ def test_devices_multiply_what_can_be_and_arguments_of_runtimes_matter_here_only
     assert {each.title for each in found.on(a).points} >= {"m · as trained", "a: m · ONNXRuntime"}
     assert not any("here:" in each.title for each in found.on(a).points)
     trained = found.points[0]
-    assert found.on(here).competes(trained)
-    assert not found.on(a).competes(trained)
+    assert found.on(here).can_be_chosen(trained)
+    assert not found.on(a).can_be_chosen(trained)
 
 
 def test_a_device_is_part_of_what_a_point_is_and_this_machine_is_what_it_was(
@@ -175,9 +175,9 @@ class CountedTurns(MachineTurns):
         self.taken = 0
 
     @contextmanager
-    def working(self) -> Iterator[None]:
+    def acquire_shared(self) -> Iterator[None]:
         self.taken += 1
-        with super().working():
+        with super().acquire_shared():
             yield
 
 
@@ -198,11 +198,11 @@ def test_a_device_waits_for_who_measures_here_only_if_something_is_to_be_compile
     with PointMeasurer(
         planned, (), retrain=False, retry=False, turns=turns, measure=measure, shared=True
     ) as measurer:
-        measurer.done(planned.points[0], planned.verify)
+        measurer.run_point(planned.points[0], planned.verify)
         assert turns.taken == 2  # to run the source, and to export it
         for point in planned.points[1:]:
-            measurer.done(point, planned.verify)
-            measurer.measured_again(point)
+            measurer.run_point(point, planned.verify)
+            measurer.remeasure_point(point)
         assert turns.taken == 2
         assert len(planned.points) == 4
         assert compared[0] is not None
@@ -295,12 +295,12 @@ def test_a_device_that_is_killed_is_taken_up_again_and_one_that_is_away_costs_it
     after = {path: path.stat().st_mtime_ns for path in Path("out", "results").glob("*.json")}
     assert results.items() <= after.items()
     assert len(after) == 6
-    found = Found.from_json(json.loads(Path("out", "sweep.json").read_text("utf-8")))
-    assert [[cell.text for cell in row][:2] for row in model_table(found).cells()] == [
+    found = SweepFile.from_json(json.loads(Path("out", "sweep.json").read_text("utf-8")))
+    assert [[cell.text for cell in row][:2] for row in build_model_table(found).cells()] == [
         ["board", "80 a piece"],
         ["gone", "1 a piece"],
     ]
-    assert cost_sentence(found).startswith("gone is the cheapest")
+    assert describe_cheapest_device(found).startswith("gone is the cheapest")
     assert "Which device" in Path("out", "report.rst").read_text("utf-8")
 
 

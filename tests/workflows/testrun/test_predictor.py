@@ -28,11 +28,11 @@ class Wrapper(ModelWrapper):
     """Doubles before the model and adds one after it."""
 
     def __init__(self, io: IOSpec) -> None:
-        object.__setattr__(self, "_io", io)
+        object.__setattr__(self, "_build_io", io)
 
     @property
     def io(self) -> IOSpec:
-        return self._io
+        return self._build_io
 
     def preprocess(self, inputs):
         return {name: array * 2 for name, array in inputs.items()}

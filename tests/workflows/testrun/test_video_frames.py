@@ -12,7 +12,7 @@ import pytest
 from installed import ImportedWhenUsed, needs
 
 from nnpipe.core.errors import ConfigError, DatasetError
-from nnpipe.workflows.testrun.picture_sources import pictures_in
+from nnpipe.workflows.testrun.picture_sources import iter_pictures
 
 needs("cv2")
 cv2 = ImportedWhenUsed("cv2")
@@ -42,7 +42,7 @@ def written(path: Path, frames: int, kind: str = "mp4v") -> Path:
 def test_every_frame_of_a_video_is_read_in_order_and_colour(
     tmp_path: Path, name: str, kind: str
 ) -> None:
-    found = list(pictures_in(str(written(tmp_path / name, 20, kind)), 1000))
+    found = list(iter_pictures(str(written(tmp_path / name, 20, kind)), 1000))
     assert [each for each, _ in found] == [f"frame-{number:06d}" for number in range(1, 21)]
     middles = np.array([picture[24, 32] for _, picture in found]).astype(int)
     np.testing.assert_allclose(middles[:, 0], 10 * np.arange(20), atol=12)
@@ -51,8 +51,11 @@ def test_every_frame_of_a_video_is_read_in_order_and_colour(
 
 def test_every_nth_frame_is_taken(tmp_path: Path) -> None:
     source = str(written(tmp_path / "a.mp4", 20))
-    assert [name for name, _ in pictures_in(source, 2, every=8)] == ["frame-000001", "frame-000009"]
-    assert len(list(pictures_in(source, 100, every=8))) == 3
+    assert [name for name, _ in iter_pictures(source, 2, every=8)] == [
+        "frame-000001",
+        "frame-000009",
+    ]
+    assert len(list(iter_pictures(source, 100, every=8))) == 3
 
 
 def test_a_damaged_video_gives_the_frames_that_are_there(
@@ -60,7 +63,7 @@ def test_a_damaged_video_gives_the_frames_that_are_there(
 ) -> None:
     path = written(tmp_path / "a.avi", 100, "MJPG")
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    assert 0 < len(list(pictures_in(str(path), 1000))) < 60
+    assert 0 < len(list(iter_pictures(str(path), 1000))) < 60
     assert "announces 100 frames" in caplog.text
 
 
@@ -93,7 +96,7 @@ def test_what_is_no_video_is_refused_in_one_line(
 ) -> None:
     make(tmp_path / "a.mp4")
     with pytest.raises(ConfigError, match=r"a\.mp4: OpenCV finds no picture in it"):
-        list(pictures_in(str(tmp_path / "a.mp4"), 10))
+        list(iter_pictures(str(tmp_path / "a.mp4"), 10))
     assert capfd.readouterr().err == ""
 
 
@@ -130,10 +133,10 @@ def test_a_camera_gives_as_many_frames_as_are_wanted(monkeypatch: pytest.MonkeyP
     import cv2 as module
 
     monkeypatch.setattr(module, "VideoCapture", Endless)
-    found = [picture for _, picture in pictures_in("camera:1", 3)]
+    found = [picture for _, picture in iter_pictures("camera:1", 3)]
     assert [each.shape for each in found] == [(4, 6, 3)] * 3
     with pytest.raises(ConfigError, match="camera: OpenCV finds no such camera"):
-        list(pictures_in("camera", 3))
+        list(iter_pictures("camera", 3))
     monkeypatch.setattr(Endless, "size", (1 << 20, 1 << 20))
     with pytest.raises(DatasetError, match="are not read"):
-        list(pictures_in("camera:1", 3))
+        list(iter_pictures("camera:1", 3))

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.workflows.user_inputs.data import arrays_of
+from nnpipe.workflows.user_inputs.data import convert_to_arrays
 
 X = np.random.default_rng(1).normal(size=(10, 3)).astype(np.float32)
 Y = np.arange(10) % 4
 
 
 def check(data: Any, name: str = "input") -> None:
-    found = arrays_of(data)
+    found = convert_to_arrays(data)
     np.testing.assert_array_equal(found.inputs[name], X)
     np.testing.assert_array_equal(found.labels, Y)
     assert found.labels.dtype == np.int64
@@ -44,10 +44,10 @@ def test_tensors_and_loaders_of_pytorch() -> None:
 
 
 def test_labels_may_be_texts_or_numbers_to_predict() -> None:
-    found = arrays_of((X, np.array(["dog", "cat", "ant", "cow"])[Y]))
+    found = convert_to_arrays((X, np.array(["dog", "cat", "ant", "cow"])[Y]))
     assert found.class_names == ("ant", "cat", "cow", "dog")
     np.testing.assert_array_equal(found.labels, np.array([3, 1, 0, 2])[Y])
-    found = arrays_of((X, (X.sum(axis=1, keepdims=True))))
+    found = convert_to_arrays((X, (X.sum(axis=1, keepdims=True))))
     assert not found.are_classes
     np.testing.assert_array_equal(found.labels, X.sum(axis=1, keepdims=True))
 
@@ -67,7 +67,7 @@ def test_several_inputs_may_come_without_names() -> None:
         [((X[:6], 2 * X[:6]), Y[:6]), ((X[6:], 2 * X[6:]), Y[6:])],
         loader,
     ):
-        found = arrays_of(data)
+        found = convert_to_arrays(data)
         np.testing.assert_array_equal(found.inputs["0"], X)
         np.testing.assert_array_equal(found.inputs["1"], 2 * X)
         np.testing.assert_array_equal(found.labels, Y)
@@ -107,5 +107,5 @@ def test_data_sets_of_tensorflow() -> None:
 )
 def test_anything_else_is_refused_in_one_line(data: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said) as caught:
-        arrays_of(data)
+        convert_to_arrays(data)
     assert "\n" not in str(caught.value)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nnpipe.testing.model_files import write_onnx_classifier
-from nnpipe.workflows.user_inputs.inputs import given
+from nnpipe.workflows.user_inputs.inputs import import_inputs
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,9 @@ def test_arrays_of_floats_are_used_unchanged_whatever_is_said_of_the_outputs(
     y = np.arange(40) % 4
     path = write_onnx_classifier(tmp_path / "model.onnx", x, y)
 
-    (wrapper, _), *_ = given(path, (x, y), tmp_path / "work", preparation=preparation).models
+    (wrapper, _), *_ = import_inputs(
+        path, (x, y), tmp_path / "work", preparation=preparation
+    ).models
 
     assert wrapper.preparation().known
     np.testing.assert_array_equal(

@@ -10,7 +10,7 @@ import pytest
 import nnpipe
 from nnpipe.core.errors import ConfigError
 from nnpipe.formats.pt2 import read_program
-from nnpipe.workflows.user_inputs.inputs import given
+from nnpipe.workflows.user_inputs.inputs import import_inputs
 
 torch = pytest.importorskip("torch")
 
@@ -26,7 +26,7 @@ def test_a_module_that_takes_any_number_of_tensors_is_exported_for_any_number_of
 ) -> None:
     inputs = {f"x{place}": np.ones((4, 3), np.float32) for place in range(count)}
 
-    ((_, path),) = given(Starred(), (inputs, np.zeros(4, np.int64)), tmp_path).models
+    ((_, path),) = import_inputs(Starred(), (inputs, np.zeros(4, np.int64)), tmp_path).models
 
     assert [spec.shape for spec in read_program(path).io.inputs] == [(None, 3)] * count
 

@@ -6,7 +6,7 @@ import pytest
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.workflows.verification.binding import bound
+from nnpipe.workflows.verification.binding import match_tensors
 
 
 def io(*, a: str = "a", b: str = "b") -> IOSpec:
@@ -17,6 +17,6 @@ def io(*, a: str = "a", b: str = "b") -> IOSpec:
 def test_tensors_go_together_by_name_and_else_as_told() -> None:
     other = io(a="p", b="q")
     with pytest.raises(ConfigError, match=r"inputs 'a', 'b', the other 'p', 'q': .* --match"):
-        bound(io(), other, {})
-    assert bound(io(), other, {"a": "q"}).names == {"a": "q", "b": "p"}
-    assert bound(io(), io(), {}).names == {}
+        match_tensors(io(), other, {})
+    assert match_tensors(io(), other, {"a": "q"}).names == {"a": "q", "b": "p"}
+    assert match_tensors(io(), io(), {}).names == {}

@@ -11,8 +11,8 @@ from nnpipe.analysis.agreement import Tolerances
 from nnpipe.core.errors import ArtifactError, NotSupported, SpecMismatch
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
-from nnpipe.workflows.verification.binding import bound
-from nnpipe.workflows.verification.compare_outputs import Reference, outputs_of, verified
+from nnpipe.workflows.verification.binding import match_tensors
+from nnpipe.workflows.verification.compare_outputs import Reference, iter_outputs, verify_outputs
 
 
 def io(
@@ -53,7 +53,7 @@ def samples(count: int = 5) -> list[Batch]:
 
 
 def test_a_reference_is_read_as_it_was_written(tmp_path: Path) -> None:
-    reference = Reference.of(Difference(io()), io(), samples())
+    reference = Reference.from_session(Difference(io()), io(), samples())
     reference.write(tmp_path / "reference.npz")
     again = Reference.read(tmp_path / "reference.npz")
     assert again.io == reference.io
@@ -83,7 +83,7 @@ def test_texts_are_kept(tmp_path: Path) -> None:
 
 
 def test_inputs_declared_in_another_order_make_no_difference() -> None:
-    reference = Reference.of(Difference(io()), io(), samples())
+    reference = Reference.from_session(Difference(io()), io(), samples())
     turned = IOSpec(io().inputs[::-1], io().outputs[::-1])
 
     class Turned(Difference):
@@ -93,12 +93,12 @@ def test_inputs_declared_in_another_order_make_no_difference() -> None:
         def _get(self) -> dict[str, np.ndarray]:
             return {"z": -self.difference, "y": self.difference}
 
-    assert verified(Turned(turned), reference, Tolerances())["verdict"] == "same"
+    assert verify_outputs(Turned(turned), reference, Tolerances())["verdict"] == "same"
 
 
 def test_swapped_outputs_are_different() -> None:
-    reference = Reference.of(Difference(io()), io(), samples())
-    found = verified(Difference(io(), wrong=True), reference, Tolerances())
+    reference = Reference.from_session(Difference(io()), io(), samples())
+    found = verify_outputs(Difference(io(), wrong=True), reference, Tolerances())
     assert found["verdict"] == "different"
 
 
@@ -106,22 +106,24 @@ def test_swapped_outputs_are_different() -> None:
 def test_which_number_is_the_greatest_matters_for_classes_only(
     classes: bool, tmp_path: Path
 ) -> None:
-    Reference.of(Difference(io()), io(), samples(), "float", classes).write(tmp_path / "r.npz")
-    found = verified(Difference(io()), Reference.read(tmp_path / "r.npz"), Tolerances())
+    Reference.from_session(Difference(io()), io(), samples(), "float", classes).write(
+        tmp_path / "r.npz"
+    )
+    found = verify_outputs(Difference(io()), Reference.read(tmp_path / "r.npz"), Tolerances())
     assert ("same_class" in found) == classes
 
 
 def test_the_worst_sample_is_told() -> None:
-    reference = Reference.of(Difference(io()), io(), samples())
+    reference = Reference.from_session(Difference(io()), io(), samples())
     reference.outputs[3]["y"][0, 0] += 1
-    assert verified(Difference(io()), reference, Tolerances())["worst_sample"] == 3
+    assert verify_outputs(Difference(io()), reference, Tolerances())["worst_sample"] == 3
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
 def test_fixed_batches_are_filled_up_and_taken_apart(size: int) -> None:
     session = Difference(io(batch=size))
-    found = list(outputs_of(session, io(), samples()))
-    expected = list(outputs_of(Difference(io()), io(), samples()))
+    found = list(iter_outputs(session, io(), samples()))
+    expected = list(iter_outputs(Difference(io()), io(), samples()))
     np.testing.assert_equal(found, expected)
     assert session.sizes == [size] * -(-5 // size)
 
@@ -132,20 +134,22 @@ def test_outputs_of_a_batch_that_cannot_be_taken_apart_are_refused() -> None:
             return {"y": self.difference.sum(0), "z": self.difference}
 
     with pytest.raises(SpecMismatch, match=r"'y'.*does not tell 4 samples apart"):
-        list(outputs_of(Summing(io(batch=4)), io(), samples()))
+        list(iter_outputs(Summing(io(batch=4)), io(), samples()))
 
 
 def test_quantised_tensors_are_compared_as_the_numbers_they_stand_for() -> None:
     fine = IOSpec(tuple(TensorSpec(n, (None, 3), "int8", 1 / 16, 0) for n in "ab"), io().outputs)
-    reference = Reference.of(Difference(io()), io(), samples())
-    found = verified(Difference(fine), reference, Tolerances(close_tolerance=0.2))
+    reference = Reference.from_session(Difference(io()), io(), samples())
+    found = verify_outputs(Difference(fine), reference, Tolerances(close_tolerance=0.2))
     assert 0 < found["tensors"][0]["max_absolute"] <= 1 / 16 + 1e-6
 
 
 def test_a_match_leads_inputs_and_outputs_to_the_right_tensors() -> None:
-    reference = Reference.of(Difference(io()), io(), samples())
+    reference = Reference.from_session(Difference(io()), io(), samples())
     other = io(a="p", b="q", out="u", other="v")
-    right = bound(reference.io, other, {"a": "p", "y": "u"})
-    wrong = bound(reference.io, other, {"a": "q", "y": "u"})
-    assert verified(Difference(other), reference, Tolerances(), right)["verdict"] == "same"
-    assert verified(Difference(other), reference, Tolerances(), wrong)["verdict"] == "different"
+    right = match_tensors(reference.io, other, {"a": "p", "y": "u"})
+    wrong = match_tensors(reference.io, other, {"a": "q", "y": "u"})
+    assert verify_outputs(Difference(other), reference, Tolerances(), right)["verdict"] == "same"
+    assert (
+        verify_outputs(Difference(other), reference, Tolerances(), wrong)["verdict"] == "different"
+    )

@@ -11,7 +11,7 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.workflows.verification.model_weights import weights_of
+from nnpipe.workflows.verification.model_weights import extract_weights
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
@@ -36,12 +36,14 @@ def test_columns_of_a_square_matrix_have_their_own_scales(tmp_path: Path) -> Non
     onnx.save_model(model, str(path))
     io = IOSpec((TensorSpec("x", (None, 8), "float32"),), (TensorSpec("y", (None, 8), "float32"),))
     made = ONNXDynamicQuantizer(per_channel=True).compile(
-        Artifact.of(path, "onnx", io), tmp_path / "made.onnx"
+        Artifact.create(path, "onnx", io), tmp_path / "made.onnx"
     )
     opened = (
         find("ONNXModel", ModelWrapper).from_json({"model_path": str(made.path)}).open(made.path)
     )
-    (weight,) = [each for each in weights_of(opened).tensors if each.values.shape == matrix.shape]
+    (weight,) = [
+        each for each in extract_weights(opened).tensors if each.values.shape == matrix.shape
+    ]
     assert weight.step is not None
     assert np.all(np.abs(weight.values - matrix) <= 0.51 * weight.step)
 
@@ -75,7 +77,7 @@ def test_weights_that_a_model_computes_are_told_from_those_that_it_only_turns(
         str(path),
     )
     opened = find("ONNXModel", ModelWrapper).from_json({"model_path": str(path)}).open(path)
-    assert {weight.name: weight.computed for weight in weights_of(opened).tensors} == {
+    assert {weight.name: weight.computed for weight in extract_weights(opened).tensors} == {
         "v": True,
         "plain": False,
     }

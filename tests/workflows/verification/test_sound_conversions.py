@@ -17,11 +17,11 @@ from nnpipe.core.artifact import Claim
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
-from nnpipe.workflows.verification.binding import bound
-from nnpipe.workflows.verification.claims import computing_format
+from nnpipe.workflows.verification.binding import match_tensors
+from nnpipe.workflows.verification.claims import infer_number_format
 from nnpipe.workflows.verification.compare_inside import compare_inside
-from nnpipe.workflows.verification.compare_outputs import Reference, verified
-from nnpipe.workflows.verification.first_difference import judged
+from nnpipe.workflows.verification.compare_outputs import Reference, verify_outputs
+from nnpipe.workflows.verification.first_difference import update_verdict
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -116,15 +116,15 @@ def told_of(
     samples = samples or [
         {"x": random.standard_normal((1, 3, 8, 8)).astype(np.float32)} for _ in range(8)
     ]
-    binding = bound(source.io, other.io, {}, ())
+    binding = match_tensors(source.io, other.io, {}, ())
     with source.session() as session:
-        reference = Reference.of(session, source.io, samples)
+        reference = Reference.from_session(session, source.io, samples)
     with other.session() as session:
-        found = verified(session, reference, Tolerances(), binding, claims)
+        found = verify_outputs(session, reference, Tolerances(), binding, claims)
     where, weights = compare_inside(source, other, binding, samples, claims)
     assert not isinstance(where, str)
     assert not isinstance(weights, str)
-    return {**found, **judged(found, where, weights)}
+    return {**found, **update_verdict(found, where, weights)}
 
 
 @pytest.mark.parametrize("zeros", [CHANNELS, 2])
@@ -188,10 +188,10 @@ def test_a_source_of_integers_is_not_judged_for_floats(tmp_path: Path) -> None:
     exported = made.export(tmp_path / "exported.onnx", "onnx")
     integers = ONNXStaticQuantizer().compile(exported, tmp_path / "integers.onnx", lambda: samples)
     source = opened(integers.path)
-    assert computing_format(source) == "int8"
-    assert computing_format(made) == "float"
+    assert infer_number_format(source) == "int8"
+    assert infer_number_format(made) == "float"
     with source.session() as session:
-        reference = Reference.of(session, source.io, samples, computing_format(source))
+        reference = Reference.from_session(session, source.io, samples, infer_number_format(source))
     assert reference.with_own_numbers(()) == ("int8",)
     reference.write(tmp_path / "reference.npz")
     assert Reference.read(tmp_path / "reference.npz").with_own_numbers(("float",)) == ("int8",)
@@ -268,4 +268,4 @@ def test_a_source_that_lets_activations_be_rounded_is_only_as_exact(
     onnx.save(
         helper.make_model(graph, opset_imports=opsets, ir_version=8), str(tmp_path / "blocks.onnx")
     )
-    assert computing_format(opened(tmp_path / "blocks.onnx")) == numbers
+    assert infer_number_format(opened(tmp_path / "blocks.onnx")) == numbers

@@ -33,10 +33,10 @@ def test_of_a_file_that_shows_nothing_no_tensor_is_named(tmp_path: Path, parent:
     source = wrapper.open(path)
     samples = [{source.io.inputs[0].name: inputs[n : n + 1]} for n in range(8)]
     with source.session() as session:
-        Reference.of(session, source.io, samples).write(tmp_path / "reference.npz")
+        Reference.from_session(session, source.io, samples).write(tmp_path / "reference.npz")
     (tmp_path / "model.openvino").write_bytes(b"compiled")
     origin = source.export(tmp_path / "exported.onnx", "onnx") if parent else None
-    Artifact.of(tmp_path / "model.openvino", "openvino", source.io, parent=origin)
+    Artifact.create(tmp_path / "model.openvino", "openvino", source.io, parent=origin)
     task = {
         "reference": str(tmp_path / "reference.npz"),
         "artifact": str(tmp_path / "model.openvino"),

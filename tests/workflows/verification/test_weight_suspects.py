@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from nnpipe.analysis.suspect_operations import Level, Suspect
-from nnpipe.analysis.weight_changes import Weighing, WeightChange
+from nnpipe.analysis.weight_changes import WeightChange, WeightComparison
 from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.tensors import TensorSpec
 from nnpipe.workflows.verification.first_difference import Divergence
-from nnpipe.workflows.verification.undoing import led_by_weights
+from nnpipe.workflows.verification.undoing import sort_by_weights
 
 LEVEL = Level("b", "norm", "Norm", "", "", 1.0, 1.0, 1.0, 3.0)
 SOURCE = (
@@ -32,8 +32,8 @@ def change(wrong: str) -> WeightChange:
 
 def led(suspects: tuple[Suspect, ...], wrong: str = "channel 1 differs") -> tuple[Suspect, ...]:
     where = Divergence((), suspects)
-    weights = Weighing(("int8",), (change(wrong),))
-    return led_by_weights(where, graph(SOURCE, "b"), graph(OTHER, "y"), weights).suspects
+    weights = WeightComparison(("int8",), (change(wrong),))
+    return sort_by_weights(where, graph(SOURCE, "b"), graph(OTHER, "y"), weights).suspects
 
 
 def test_the_operation_comes_first_and_what_computes_with_the_weight_there_is_found() -> None:

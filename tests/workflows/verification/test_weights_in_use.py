@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from installed import needs
 
-from nnpipe.analysis.weight_changes import Weighing
+from nnpipe.analysis.weight_changes import WeightComparison
 from nnpipe.core.artifact import Claim
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
-from nnpipe.workflows.verification.binding import bound
+from nnpipe.workflows.verification.binding import match_tensors
 from nnpipe.workflows.verification.compare_inside import compare_inside
-from nnpipe.workflows.verification.first_difference import Divergence, judged
+from nnpipe.workflows.verification.first_difference import Divergence, update_verdict
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -79,7 +79,7 @@ def network(path: Path, weights: Mapping[str, Any]) -> LiveModel:
     return find("ONNXModel", ModelWrapper).from_json({"model_path": str(path)}).open(path)
 
 
-def compared(folder: Path, weights: Mapping[str, Any]) -> tuple[Weighing, dict[str, Any]]:
+def compared(folder: Path, weights: Mapping[str, Any]) -> tuple[WeightComparison, dict[str, Any]]:
     """Compare the network with one of other weights; return what is found of them, and what it
     adds to a verdict.
     """
@@ -89,13 +89,13 @@ def compared(folder: Path, weights: Mapping[str, Any]) -> tuple[Weighing, dict[s
     )
     samples = [{"words": tokens} for tokens in TOKENS_OF]
     where, weighed = compare_inside(
-        source, other, bound(source.io, other.io, {}, ()), samples, ("float",)
+        source, other, match_tensors(source.io, other.io, {}, ()), samples, ("float",)
     )
     assert isinstance(where, Divergence)
-    assert isinstance(weighed, Weighing)
+    assert isinstance(weighed, WeightComparison)
     for name, array in source.get_weights().items():
         np.testing.assert_array_equal(array, np.float32(WEIGHTS[name]))
-    return weighed, judged({"verdict": "same", "reason": ""}, where, weighed)
+    return weighed, update_verdict({"verdict": "same", "reason": ""}, where, weighed)
 
 
 def test_numbers_for_which_another_operation_makes_up_are_remarks(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_numbers_for_which_another_operation_makes_up_are_remarks(tmp_path: Path
     assert {"table", "kernel", "bias"} <= remarks.keys()
     assert "another operation makes up" in remarks["kernel"]
     assert "another operation makes up" in str(weighed)
-    assert Weighing.from_json(weighed.to_json()) == weighed
+    assert WeightComparison.from_json(weighed.to_json()) == weighed
 
 
 def test_a_bias_that_rounding_hides_may_be_left_out(tmp_path: Path) -> None:
@@ -170,10 +170,10 @@ def test_a_normalisation_within_the_next_layer_is_not_looked_for(
     other = normalised(tmp_path / "other.onnx", *shown)
     samples = [{"x": random.standard_normal((8, WIDTH)).astype(np.float32)} for _ in range(8)]
     where, weighed = compare_inside(
-        source, other, bound(source.io, other.io, {}, ()), samples, (claim,)
+        source, other, match_tensors(source.io, other.io, {}, ()), samples, (claim,)
     )
     assert isinstance(where, Divergence)
-    assert isinstance(weighed, Weighing)
+    assert isinstance(weighed, WeightComparison)
     told = {
         change.name: change.wrong for change in weighed.tensors if change.name in ("kernel", "bias")
     }

@@ -32,7 +32,7 @@ def test_one_thread_renews_the_leases_of_all_running_trials_until_it_is_closed()
     before = threading.active_count()
     renewal = LeaseRenewal(store.seconds)
     one, other = (partial(store.renew, lease) for lease in leases)
-    with renewal.of("one", one), renewal.of("other", other):
+    with renewal.renew_lease("one", one), renewal.renew_lease("other", other):
         assert threading.active_count() == before + 1
         assert store.all_renewed.wait(60)
     renewal.close()

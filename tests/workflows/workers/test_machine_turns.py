@@ -25,14 +25,14 @@ def test_who_measures_is_alone_and_those_who_train_are_not(tmp_path: Path) -> No
     inside: list[int] = []
 
     def train() -> None:
-        with turns.working():
+        with turns.acquire_shared():
             together.wait()  # both are at work at the same time
             begun.set()
             assert not measured.wait(0.2)  # nobody measures meanwhile
 
     def measure() -> None:
         begun.wait(30)
-        with turns.measuring():
+        with turns.acquire_exclusive():
             inside.append(1)
             measured.set()
             assert inside == [1]
@@ -54,14 +54,14 @@ def test_who_waits_to_measure_lets_no_other_begin(tmp_path: Path) -> None:
 
     def measure() -> None:
         waits.set()
-        with turns.measuring():
+        with turns.acquire_exclusive():
             order.append("measured")
 
     def train() -> None:
-        with turns.working():
+        with turns.acquire_shared():
             order.append("trained")
 
-    with turns.working():
+    with turns.acquire_shared():
         first = threading.Thread(target=measure)
         first.start()
         waits.wait(30)

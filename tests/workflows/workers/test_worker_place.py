@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.workflows.workers.worker_options import WorkerPlace, places_of
+from nnpipe.workflows.workers.worker_options import WorkerPlace, parse_places
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_a_place_has_an_address_and_a_number_of_workers(
 
 
 def test_without_places_workers_are_here_and_each_has_a_name_of_its_own() -> None:
-    (here,) = places_of([], 2)
+    (here,) = parse_places([], 2)
     assert here.here
     names = [name for place in (here, WorkerPlace("ssh://box", 2)) for name in place.names()]
     assert len(set(names)) == 4
@@ -47,4 +47,4 @@ def test_without_places_workers_are_here_and_each_has_a_name_of_its_own() -> Non
 )
 def test_what_is_no_place_is_refused(texts: list[str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        places_of(texts, 1)
+        parse_places(texts, 1)

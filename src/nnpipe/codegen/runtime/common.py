@@ -23,7 +23,7 @@ def append_line(path, values):
         file.write(json.dumps(values) + "\n")
 
 
-def numbers_only(figures):
+def select_finite(figures):
     """Return the figures that are finite, because JSON has no infinity and no NaN."""
     found = {name: float(value) for name, value in figures.items()}
     return {name: value for name, value in found.items() if abs(value) < float("inf")}
@@ -31,7 +31,7 @@ def numbers_only(figures):
 
 def report_progress(path, fraction, figures):
     """Append the progress, from 0 to 1, and the figures to the progress file."""
-    line = {"fraction": fraction, "metrics": numbers_only(figures)}
+    line = {"fraction": fraction, "metrics": select_finite(figures)}
     append_line(path, {**line, "time": round(time.time(), 3)})
 
 
@@ -46,7 +46,7 @@ def split_data(inputs, targets, fraction, seed):
             f"{aside} of {count} samples are for testing; testing and training need at least one "
             f"each"
         )
-    order = shuffled(count, seed)
+    order = shuffle_indices(count, seed)
     parts = {"test": order[:aside], "train": order[aside:]}
     return {name: (tuple(x[rows] for x in inputs), targets[rows]) for name, rows in parts.items()}
 
@@ -87,7 +87,7 @@ def read_arrays(path, wanted):
         sys.exit(f"{path}: not an .npz file, or its arrays do not hold numbers")
 
 
-def data_of_arrays(path, inputs, target, shape, scale, fraction, seed):
+def read_array_data(path, inputs, target, shape, scale, fraction, seed):
     """Return samples from an .npz file, split for training and testing."""
     arrays = read_arrays(path, (*inputs, target))
     samples = tuple(as_input(arrays[name], shape, scale) for name in inputs)
@@ -112,7 +112,7 @@ def read_table(path, target, delimiter):
     return [row[:place] + row[place + 1 :] for row in table], [row[place] for row in table]
 
 
-def image_files(folder):
+def list_image_files(folder):
     """Return the path and the class of each image; each class has its own folder."""
     found = sorted(Path(folder).iterdir()) if Path(folder).is_dir() else []
     classes = [path.name for path in found if path.is_dir()]
@@ -155,7 +155,7 @@ def load_plugin(path):
     return module
 
 
-def samples_of(data):
+def get_test_samples(data):
     """Return the test samples as inputs and expected outputs."""
     inputs, targets = data["test"]
     return {"inputs": inputs, "expected": targets}

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 
-from nnpipe.codegen.graph import reached
-from nnpipe.codegen.unparse import used_names
+from nnpipe.codegen.graph import find_reachable
+from nnpipe.codegen.unparse import find_used_names
 
 _MODULES = {
     "pytorch": ("common", "pytorch_files", "pytorch_data", "pytorch_losses", "pytorch_training"),
@@ -17,7 +17,7 @@ _MODULES = {
 
 
 @cache
-def parts(framework: str) -> dict[str, ast.stmt]:
+def load_definitions(framework: str) -> dict[str, ast.stmt]:
     """Return the syntax trees of the functions and classes for a framework by name, in source
     order.
     """
@@ -32,11 +32,11 @@ def parts(framework: str) -> dict[str, ast.stmt]:
 
 def with_needed(framework: str, wanted: Iterable[str]) -> dict[str, ast.stmt]:
     """Return the wanted functions and classes and everything that they use, in source order."""
-    needed = reached(wanted, _uses(framework))
-    return {name: node for name, node in parts(framework).items() if name in needed}
+    needed = find_reachable(wanted, _map_uses(framework))
+    return {name: node for name, node in load_definitions(framework).items() if name in needed}
 
 
 @cache
-def _uses(framework: str) -> dict[str, set[str]]:
-    known = parts(framework)
-    return {name: used_names([node]) & known.keys() for name, node in known.items()}
+def _map_uses(framework: str) -> dict[str, set[str]]:
+    known = load_definitions(framework)
+    return {name: find_used_names([node]) & known.keys() for name, node in known.items()}

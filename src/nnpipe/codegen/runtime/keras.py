@@ -23,11 +23,11 @@ def read_weights(path):
     return {name: np.frombuffer(data, kind).reshape(shape) for name, (kind, shape, data) in stored}
 
 
-def place_weights(network, weights, prefix):
+def set_layer_weights(network, weights, prefix):
     """Set the weights of the layers of a network, including nested networks."""
     for layer in network.layers:
         if isinstance(layer, keras.Model):
-            place_weights(layer, weights, f"{prefix}{layer.name}/")
+            set_layer_weights(layer, weights, f"{prefix}{layer.name}/")
             continue
         count = len(layer.weights)
         names = [f"{prefix}{layer.name}/{place}" for place in range(count)]
@@ -37,21 +37,21 @@ def place_weights(network, weights, prefix):
             layer.set_weights([weights[name] for name in names])
 
 
-def layer_at(network, path):
+def find_layer(network, path):
     """Return the layer at a path of names in a network and its nested networks."""
     for name in path:
         network = network.get_layer(name)
     return network
 
 
-def keep_weights(before, after, pairs):
+def copy_weights(before, after, pairs):
     """Copy the weights in `pairs` from one network to another."""
     for path, source, target in pairs:
-        weight = layer_at(before, path).weights[source]
-        layer_at(after, path).weights[target].assign(weight)
+        weight = find_layer(before, path).weights[source]
+        find_layer(after, path).weights[target].assign(weight)
 
 
-def shuffled(count, seed):
+def shuffle_indices(count, seed):
     """Return the numbers below `count` in random order; a seed fixes the order."""
     return np.random.default_rng(seed).permutation(count)
 
@@ -68,28 +68,28 @@ def as_target(values):
     return values.astype(np.float32 if values.dtype.kind == "f" else np.int64)
 
 
-def data_of_table(path, target, delimiter, classes, shape, scale, fraction, seed):
+def read_table_data(path, target, delimiter, classes, shape, scale, fraction, seed):
     """Return samples from a CSV file, split for training and testing."""
     rows, truth = read_table(path, target, delimiter)
     targets = np.asarray(truth, np.int64 if classes else np.float32)
     return split_data((as_input(rows, shape, scale),), targets, fraction, seed)
 
 
-def data_of_images(folder, size, grey, scale, fraction, seed):
+def read_image_data(folder, size, grey, scale, fraction, seed):
     """Return samples from a folder with one folder of images for each class, split."""
-    files = image_files(folder)
+    files = list_image_files(folder)
     found = [keras.utils.img_to_array(read_image(path, size, grey)) for path, _ in files]
     targets = np.asarray([number for _, number in files])
     return split_data((as_input(np.stack(found), None, scale),), targets, fraction, seed)
 
 
-def data_of_sklearn(load, shape, scale, fraction, seed):
+def load_sklearn_data(load, shape, scale, fraction, seed):
     """Return samples that come with scikit-learn, split for training and testing."""
     values, truth = load(return_X_y=True)
     return split_data((as_input(values, shape, scale),), as_target(truth), fraction, seed)
 
 
-def data_by_plugin(process, data):
+def process_data(process, data):
     """Return the samples that a plugin's process_dataset makes from the samples."""
     found = {}
     for part, (inputs, targets) in data.items():
@@ -116,45 +116,45 @@ def show_outputs(process, samples):
     process(**given)
 
 
-def progress(path):
+def create_progress_logger(path):
     """Return a callback that writes the progress of the training to a file."""
     figures = {}
 
-    def before(logs=None):
+    def report_start(logs=None):
         report_progress(path, 0.0, {})
 
-    def after_epoch(epoch, logs=None):
+    def report_epoch(epoch, logs=None):
         figures.update(
             {name.replace("val_", "test_"): value for name, value in (logs or {}).items()}
         )
         report_progress(path, (epoch + 1) / callback.params["epochs"], figures)
 
-    def after(logs=None):
+    def report_end(logs=None):
         report_progress(path, 1.0, figures)
 
     callback = keras.callbacks.LambdaCallback(
-        on_train_begin=before, on_epoch_end=after_epoch, on_train_end=after
+        on_train_begin=report_start, on_epoch_end=report_epoch, on_train_end=report_end
     )
     return callback
 
 
-def given(inputs):
+def unwrap_inputs(inputs):
     """Return a single input by itself, and several inputs as a list."""
     return inputs[0] if len(inputs) == 1 else list(inputs)
 
 
-def computed(network, samples, batch_size):
+def compute_outputs(network, samples, batch_size):
     """Return samples with the outputs of a network for them."""
-    inputs = given(samples["inputs"])
+    inputs = unwrap_inputs(samples["inputs"])
     outputs = network.predict(inputs, batch_size=batch_size, verbose=0)
     return {**samples, "outputs": outputs}
 
 
-def judged(network, data, batch_size):
+def evaluate_model(network, data, batch_size):
     """Return the loss and the metrics on the test samples."""
     inputs, targets = data["test"]
     found = network.evaluate(
-        given(inputs), targets, batch_size=batch_size, return_dict=True, verbose=0
+        unwrap_inputs(inputs), targets, batch_size=batch_size, return_dict=True, verbose=0
     )
     return {name: float(value) for name, value in found.items()}
 
@@ -164,9 +164,9 @@ def train(network, data, epochs, batch_size, callbacks):
     inputs, targets = data["train"]
     test_inputs, test_targets = data["test"]
     network.fit(
-        given(inputs),
+        unwrap_inputs(inputs),
         targets,
-        validation_data=(given(test_inputs), test_targets),
+        validation_data=(unwrap_inputs(test_inputs), test_targets),
         epochs=epochs,
         batch_size=batch_size,
         callbacks=callbacks,
@@ -175,18 +175,18 @@ def train(network, data, epochs, batch_size, callbacks):
     return network
 
 
-def table_logger(path):
+def create_table_logger(path):
     """Return a callback that writes the figures of each epoch to a CSV file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return keras.callbacks.CSVLogger(path)
 
 
-def board_logger(folder):
+def create_board_logger(folder):
     """Return a callback that writes the figures of each epoch for TensorBoard."""
     return keras.callbacks.TensorBoard(log_dir=str(folder))
 
 
-def quantised(network, inputs):
+def quantize_model(network, inputs):
     """Return a network as a TensorFlow Lite model with 8-bit integers.
 
     It is calibrated with the inputs and takes one sample per call.
@@ -203,11 +203,11 @@ def quantised(network, inputs):
     converter.inference_input_type = tf.uint8
     converter.inference_output_type = tf.uint8
 
-    def samples():
+    def iterate_samples():
         for place in range(min(len(inputs[0]), 128)):
             yield [x[place : place + 1] for x in inputs]
 
-    converter.representative_dataset = samples
+    converter.representative_dataset = iterate_samples
     return converter.convert()
 
 

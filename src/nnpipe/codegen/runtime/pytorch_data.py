@@ -7,7 +7,7 @@ import inspect
 from pathlib import Path
 
 
-def shuffled(count, seed):
+def shuffle_indices(count, seed):
     """Return the numbers below `count` in random order; a seed fixes the order."""
     return torch.randperm(count, generator=torch.Generator().manual_seed(seed))
 
@@ -23,7 +23,7 @@ def as_target(values):
     return values.float() if values.dtype.is_floating_point else values.long()
 
 
-def data_of_table(path, target, delimiter, classes, shape, scale, fraction, seed):
+def read_table_data(path, target, delimiter, classes, shape, scale, fraction, seed):
     """Return samples from a CSV file, split for training and testing."""
     rows, truth = read_table(path, target, delimiter)
     targets = torch.tensor(truth)
@@ -31,9 +31,9 @@ def data_of_table(path, target, delimiter, classes, shape, scale, fraction, seed
     return split_data((samples,), targets.long() if classes else targets, fraction, seed)
 
 
-def data_of_images(folder, size, grey, scale, fraction, seed):
+def read_image_data(folder, size, grey, scale, fraction, seed):
     """Return samples from a folder with one folder of images for each class, split."""
-    files = image_files(folder)
+    files = list_image_files(folder)
     shape = (size[0], size[1], 1 if grey else 3)
     found = []
     for path, _ in files:
@@ -43,14 +43,14 @@ def data_of_images(folder, size, grey, scale, fraction, seed):
     return split_data((samples,), torch.tensor([c for _, c in files]), fraction, seed)
 
 
-def data_of_sklearn(load, shape, scale, fraction, seed):
+def load_sklearn_data(load, shape, scale, fraction, seed):
     """Return samples that come with scikit-learn, split for training and testing."""
     values, truth = load(return_X_y=True)
     samples = as_input(torch.tensor(values.tolist()), shape, scale)
     return split_data((samples,), as_target(torch.tensor(truth.tolist())), fraction, seed)
 
 
-def data_by_plugin(process, data):
+def process_data(process, data):
     """Return the samples that a plugin's process_dataset makes from the samples."""
     found = {}
     for part, (inputs, targets) in data.items():

@@ -10,7 +10,7 @@ import struct
 import sys
 
 
-def tensor_of(data, kind, shape):
+def create_tensor(data, kind, shape):
     """Return the tensor that bytes hold; without bytes, a tensor of zeros."""
     return (
         torch.frombuffer(data, dtype=kind).reshape(shape)
@@ -42,15 +42,17 @@ def read_array(data):
         sys.exit("an array has an unsupported type: " + header["descr"])
     values, shape = bytearray(data[start + length :]), header["shape"]
     if header["fortran_order"]:
-        return tensor_of(values, kind, shape[::-1]).permute(*reversed(range(len(shape))))
-    return tensor_of(values, kind, shape)
+        return create_tensor(values, kind, shape[::-1]).permute(*reversed(range(len(shape))))
+    return create_tensor(values, kind, shape)
 
 
 def read_weights(path):
     """Return the tensors in a .safetensors file by name."""
     kinds = {"F32": torch.float32, "I64": torch.int64}
     stored = read_stored(path, kinds).items()
-    return {name: tensor_of(bytearray(data), kind, shape) for name, (kind, shape, data) in stored}
+    return {
+        name: create_tensor(bytearray(data), kind, shape) for name, (kind, shape, data) in stored
+    }
 
 
 def write_weights(path, network):
@@ -81,7 +83,7 @@ def load_weights(network, path):
         sys.exit(f"{path}: weights of another network: {[*lost, *unknown][:3]}")
 
 
-def keep_weights(before, after, pairs):
+def copy_weights(before, after, pairs):
     """Copy the weights in `pairs` from one network to another."""
     old, new = before.state_dict(), after.state_dict()
     for source, target in pairs:

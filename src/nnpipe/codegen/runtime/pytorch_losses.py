@@ -57,19 +57,19 @@ def binary_accuracy_of_logits(outputs, targets):
     return ((outputs > 0) == targets.reshape(outputs.shape).bool()).float().mean()
 
 
-def smoothed_cross_entropy(outputs, targets, label_smoothing):
+def cross_entropy_with_smoothing(outputs, targets, label_smoothing):
     """Return the cross entropy of logits with label smoothing."""
     return F.cross_entropy(outputs, targets, label_smoothing=label_smoothing)
 
 
-def weighted_binary_cross_entropy(outputs, targets, positive_weight):
+def binary_cross_entropy_with_weight(outputs, targets, positive_weight):
     """Return the binary cross entropy of logits with a weight for positive targets."""
     truth = targets.float().reshape(outputs.shape)
     weight = outputs.new_tensor(positive_weight)
     return F.binary_cross_entropy_with_logits(outputs, truth, pos_weight=weight)
 
 
-def cross_entropy_of_places(outputs, targets, ignore, channels_first):
+def pixel_cross_entropy(outputs, targets, ignore, channels_first):
     """Return the mean cross entropy over the pixels of each sample, without ignored ones."""
     logits = outputs if channels_first else outputs.movedim(-1, 1)
     found = F.cross_entropy(logits, targets, reduction="none", ignore_index=ignore)
@@ -77,7 +77,7 @@ def cross_entropy_of_places(outputs, targets, ignore, channels_first):
     return (found.flatten(1).sum(1) / counted).mean()
 
 
-def dice(outputs, targets, ignore, channels_first):
+def dice_loss(outputs, targets, ignore, channels_first):
     """Return one minus the mean Dice score of the classes, without ignored pixels."""
     logits = outputs if channels_first else outputs.movedim(-1, 1)
     counted = (targets != ignore).flatten(1)[:, None]
@@ -88,13 +88,13 @@ def dice(outputs, targets, ignore, channels_first):
     return (1 - (2 * both + 1) / ((given + truth).sum(2) + 1)).mean()
 
 
-def triplets(outputs, targets, margin):
+def triplet_loss(outputs, targets, margin):
     """Return the triplet loss of the three embeddings of a sample; targets are not used."""
     anchor, positive, negative = outputs.unbind(1)
     return F.triplet_margin_loss(anchor, positive, negative, margin=margin)
 
 
-def scaled(loss, scale):
+def scale_loss(loss, scale):
     """Return a loss function that multiplies another one by a number."""
     return lambda outputs, targets: scale * loss(outputs, targets)
 

@@ -6,7 +6,7 @@
 import csv
 
 
-def used_as(module, training, *inputs):
+def run_in_mode(module, training, *inputs):
     """Return a module's output in the mode of training or inference, then restore its mode."""
     before = module.training
     module.train(training)
@@ -48,18 +48,18 @@ def predict(network, inputs, batch_size):
     return torch.cat(found)
 
 
-def computed(network, samples, batch_size):
+def compute_outputs(network, samples, batch_size):
     """Return samples with the outputs of a network for them."""
     return {**samples, "outputs": predict(network, samples["inputs"], batch_size)}
 
 
-def judged(compiled, data, batch_size):
+def evaluate_model(compiled, data, batch_size):
     """Return the loss and the metrics on the test samples."""
     network, loss, metrics = (compiled[name] for name in ("network", "loss", "metrics"))
     return evaluate(network, data["test"], loss, metrics, batch_size)
 
 
-def batches(count, size):
+def shuffle_batches(count, size):
     """Return the indices of samples in random order, in batches."""
     parts = list(torch.randperm(count).split(size))
     if size > 1 and len(parts) > 1 and len(parts[-1]) == 1:
@@ -79,7 +79,7 @@ def train(compiled, data, epochs, batch_size, callbacks):
     for epoch in range(epochs):
         network.train()
         total = 0.0
-        for rows in batches(len(targets), batch_size):
+        for rows in shuffle_batches(len(targets), batch_size):
             optimiser.zero_grad()
             outputs = network(*(x[rows].to(device) for x in inputs))
             value = loss(outputs, targets[rows].to(device))

@@ -9,10 +9,10 @@ from typing import Any
 
 from nnpipe.codegen.description import ScriptGenerator
 from nnpipe.codegen.script import Writer
-from nnpipe.codegen.script_task import ScriptProblem, ScriptTask, faults, gives, takes
-from nnpipe.codegen.syntax import assign, attribute, call, literal, name
+from nnpipe.codegen.script_task import ScriptProblem, ScriptTask, find_faults, gives, takes
+from nnpipe.codegen.syntax import assign, attribute, build_name, call, literal
 from nnpipe.core.arguments import argument
-from nnpipe.core.messages import shown
+from nnpipe.core.messages import format_value
 
 _SKLEARN = ("breast_cancer", "diabetes", "digits", "iris", "wine")
 
@@ -29,14 +29,14 @@ class _Load(ScriptTask):
         """Number of inputs of a sample."""
         return 1
 
-    def _made(self, writer: Writer, function: str, *args: ast.expr) -> list[ast.stmt]:
+    def _build_assignment(self, writer: Writer, function: str, *args: ast.expr) -> list[ast.stmt]:
         """Return the statement that assigns the result of a reading function to the variable."""
-        fraction = writer.argument(
+        fraction = writer.add_option(
             self, "test_fraction", float(self.test_fraction), "share of samples for testing"
         )
-        seed = attribute(name("args"), "seed")
-        made = call(writer.helper(function), *args, literal(self.scale), fraction, seed)
-        return [assign(writer.variable(self.data), made)]
+        seed = attribute(build_name("args"), "seed")
+        made = call(writer.require_helper(function), *args, literal(self.scale), fraction, seed)
+        return [assign(writer.get_variable(self.data), made)]
 
 
 class LoadArrays(_Load):
@@ -59,9 +59,11 @@ class LoadArrays(_Load):
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statements that read the file."""
-        path = writer.argument(self, self.data, self.path, "samples, an .npz file", path=True)
+        path = writer.add_option(self, self.data, self.path, "samples, an .npz file", path=True)
         inputs, target = literal(self.inputs), literal(self.target)
-        return self._made(writer, "data_of_arrays", path, inputs, target, literal(self.shape))
+        return self._build_assignment(
+            writer, "read_array_data", path, inputs, target, literal(self.shape)
+        )
 
     @property
     def count(self) -> int:
@@ -89,14 +91,14 @@ class LoadTable(_Load):
             yield ScriptProblem(
                 "argument",
                 f"{self.name}.delimiter",
-                f"must be one character, not {shown(self.delimiter)}",
+                f"must be one character, not {format_value(self.delimiter)}",
             )
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statements that read the file."""
-        path = writer.argument(self, self.data, self.path, "samples, a CSV file", path=True)
+        path = writer.add_option(self, self.data, self.path, "samples, a CSV file", path=True)
         given = (literal(v) for v in (self.target, self.delimiter, self.classes, self.shape))
-        return self._made(writer, "data_of_table", path, *given)
+        return self._build_assignment(writer, "read_table_data", path, *given)
 
 
 class LoadImages(_Load):
@@ -111,15 +113,19 @@ class LoadImages(_Load):
         """Yield a problem if the size is not two numbers."""
         if isinstance(self.size, tuple) and len(self.size) != 2:
             yield ScriptProblem(
-                "argument", f"{self.name}.size", f"must be height and width, not {shown(self.size)}"
+                "argument",
+                f"{self.name}.size",
+                f"must be height and width, not {format_value(self.size)}",
             )
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statements that read the images."""
-        path = writer.argument(
+        path = writer.add_option(
             self, self.data, self.path, "a folder with a folder of images for each class", path=True
         )
-        return self._made(writer, "data_of_images", path, literal(self.size), literal(self.grey))
+        return self._build_assignment(
+            writer, "read_image_data", path, literal(self.size), literal(self.grey)
+        )
 
 
 class LoadSklearn(_Load):
@@ -133,8 +139,8 @@ class LoadSklearn(_Load):
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statements that call scikit-learn's function."""
-        load = writer.imported("sklearn.datasets", f"load_{self.dataset}")
-        return self._made(writer, "data_of_sklearn", load, literal(self.shape))
+        load = writer.import_name("sklearn.datasets", f"load_{self.dataset}")
+        return self._build_assignment(writer, "load_sklearn_data", load, literal(self.shape))
 
 
 class ProcessDataset(ScriptTask):
@@ -147,17 +153,19 @@ class ProcessDataset(ScriptTask):
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """Yield problems with the plugin, and a problem if the samples have more than one input."""
-        yield from plugin_problems(self, self.plugin, "process_dataset")
-        count = inputs_of(script, self.samples)
+        yield from check_plugin(self, self.plugin, "process_dataset")
+        count = count_inputs(script, self.samples)
         if count > 1:
             message = f"{self.samples} has {count} inputs, and a plugin takes one"
             yield ScriptProblem("argument", f"{self.name}.samples", message)
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statements that load the plugin and call it."""
-        function = attribute(loaded_plugin(writer, self, self.plugin), "process_dataset")
-        made = call(writer.helper("data_by_plugin"), function, writer.variable(self.samples))
-        return [assign(writer.variable(self.data), made)]
+        function = attribute(add_plugin(writer, self, self.plugin), "process_dataset")
+        made = call(
+            writer.require_helper("process_data"), function, writer.get_variable(self.samples)
+        )
+        return [assign(writer.get_variable(self.data), made)]
 
 
 class LoadTestData(ScriptTask):
@@ -170,48 +178,51 @@ class LoadTestData(ScriptTask):
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """Return problems with the plugin."""
-        return plugin_problems(self, self.plugin, "load_test_data")
+        return check_plugin(self, self.plugin, "load_test_data")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statements that load the plugin and call it."""
-        function = attribute(loaded_plugin(writer, self, self.plugin), "load_test_data")
-        path = writer.argument(self, self.samples, self.path, "test data that the plugin reads")
+        function = attribute(add_plugin(writer, self, self.plugin), "load_test_data")
+        path = writer.add_option(self, self.samples, self.path, "test data that the plugin reads")
         return [
-            assign(writer.variable(self.samples), call(writer.helper("test_data"), function, path))
+            assign(
+                writer.get_variable(self.samples),
+                call(writer.require_helper("test_data"), function, path),
+            )
         ]
 
 
-def inputs_of(script: ScriptGenerator, variable: str) -> int:
+def count_inputs(script: ScriptGenerator, variable: str) -> int:
     """Return the number of inputs of the samples in a variable; 0 if it is not known before the
     script runs.
     """
     maker = next(
         (task for task in script.tasks if variable in [v for _, v in task.variables("gives")]), None
     )
-    if isinstance(maker, _Load) and not any(field == "inputs" for field, _ in faults(maker)):
+    if isinstance(maker, _Load) and not any(field == "inputs" for field, _ in find_faults(maker)):
         return maker.count
     return int(isinstance(maker, ProcessDataset))
 
 
-def loaded_plugin(writer: Writer, task: ScriptTask, path: str) -> ast.expr:
+def add_plugin(writer: Writer, task: ScriptTask, path: str) -> ast.expr:
     """Return the expression that loads a plugin; a file that several tasks use gets one option
     of the script.
     """
     known: dict[str, ast.expr] = writer.plugins
     if path not in known:
-        argument = writer.argument(
+        argument = writer.add_option(
             task, "plugin", path, "a plugin, which is run as code", path=True
         )
-        known[path] = call(writer.helper("load_plugin"), argument)
+        known[path] = call(writer.require_helper("load_plugin"), argument)
     return known[path]
 
 
-def plugin_problems(task: Any, path: Any, function: str) -> Iterable[ScriptProblem]:
+def check_plugin(task: Any, path: Any, function: str) -> Iterable[ScriptProblem]:
     """Yield problems with a plugin: its path, or a function that is missing or takes other
     arguments.
     """
     from nnpipe.core.errors import NNPipeError
-    from nnpipe.plugins.plugin import checked_source
+    from nnpipe.plugins.plugin import read_checked_source
 
     if isinstance(path, str) and not path.endswith(".py"):
         yield ScriptProblem(
@@ -221,6 +232,6 @@ def plugin_problems(task: Any, path: Any, function: str) -> Iterable[ScriptProbl
         )
     elif isinstance(path, str) and "\0" not in path:
         try:
-            checked_source(str(Path(path)), [function])
+            read_checked_source(str(Path(path)), [function])
         except (NNPipeError, ValueError) as error:
             yield ScriptProblem("plugin", f"{task.name}.plugin", str(error))

@@ -12,7 +12,7 @@ from nnpipe.codegen.script import Writer
 from nnpipe.codegen.script_task import ScriptProblem, ScriptTask, gives, takes
 from nnpipe.codegen.syntax import assign, call, is_name
 from nnpipe.core.arguments import argument
-from nnpipe.core.messages import shown
+from nnpipe.core.messages import format_value
 
 
 class Call(ScriptTask):
@@ -29,10 +29,14 @@ class Call(ScriptTask):
         """Yield a problem if the name of the function is not valid, or if the script would hide
         its module.
         """
-        if isinstance(self.function, str) and self.function and _parts(self.function) is None:
+        if (
+            isinstance(self.function, str)
+            and self.function
+            and _split_function_name(self.function) is None
+        ):
             message = "must be package.module:function, with names that are valid in Python, not"
             yield ScriptProblem(
-                "import", f"{self.name}.function", f"{message} {shown(self.function)}"
+                "import", f"{self.name}.function", f"{message} {format_value(self.function)}"
             )
         elif (
             isinstance(self.function, str)
@@ -43,24 +47,24 @@ class Call(ScriptTask):
                 "name"
             )
             yield ScriptProblem(
-                "import", f"{self.name}.function", f"{shown(self.function)}: {message}"
+                "import", f"{self.name}.function", f"{format_value(self.function)}: {message}"
             )
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statement that calls the function, and add the function's import to the
         script.
         """
-        found = _parts(self.function)
+        found = _split_function_name(self.function)
         assert found is not None
         module, function = found
         made = call(
-            writer.imported(module, function),
-            *(writer.variable(variable) for variable in self.arguments),
+            writer.import_name(module, function),
+            *(writer.get_variable(variable) for variable in self.arguments),
         )
-        return [assign(writer.variable(self.result), made) if self.result else ast.Expr(made)]
+        return [assign(writer.get_variable(self.result), made) if self.result else ast.Expr(made)]
 
 
-def _parts(text: str) -> tuple[str, str] | None:
+def _split_function_name(text: str) -> tuple[str, str] | None:
     """Return the module and the function, or ``None`` if the text does not name a function."""
     module, colon, function = text.partition(":")
     good = colon and is_name(function) and all(is_name(part) for part in module.split("."))

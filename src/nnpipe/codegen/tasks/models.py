@@ -12,11 +12,11 @@ import numpy as np
 from nnpipe.codegen.description import ScriptGenerator
 from nnpipe.codegen.script import Writer
 from nnpipe.codegen.script_task import ScriptProblem, ScriptTask, gives, takes
-from nnpipe.codegen.syntax import assign, call, literal, quoted
-from nnpipe.codegen.weights import keras_places
+from nnpipe.codegen.syntax import assign, call, fill_template, literal
+from nnpipe.codegen.weights import locate_keras_weights
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import NNPipeError
-from nnpipe.core.messages import nearest, shown
+from nnpipe.core.messages import format_value, suggest_name
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.graph.weights import Weights, initial_weights
@@ -34,7 +34,7 @@ class LoadModel(ScriptTask):
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """Yield a problem if the network does not exist, and problems with the file of weights."""
-        yield from missing_network(self.name, self.network, script)
+        yield from check_network(self.name, self.network, script)
         graph = script.networks.get(self.network) if isinstance(self.network, str) else None
         if graph is not None and isinstance(self.weights, str) and not graph.problems():
             yield from (
@@ -46,7 +46,7 @@ class LoadModel(ScriptTask):
         """Return the statements that build the network and set its weights."""
         graph = writer.generator.networks[self.network]
         made = writer.network(graph, self.network)
-        model = writer.variable(self.model)
+        model = writer.get_variable(self.model)
         found: list[ast.stmt] = [assign(model, call(made.title))]
         weights = writer.generator.stored.get(self.network)
         if self.weights is not None:
@@ -54,9 +54,11 @@ class LoadModel(ScriptTask):
         if weights:
             found += load_stored(writer, graph, self.network, weights, model, self)
         elif writer.framework == "pytorch":
-            found += drawn(writer, graph, self.network, model, self)
+            found += build_initialisation(writer, graph, self.network, model, self)
         if writer.framework == "pytorch":
-            found += quoted("NETWORK = NETWORK.to(DEVICE)", NETWORK=model, DEVICE=device(writer))
+            found += fill_template(
+                "NETWORK = NETWORK.to(DEVICE)", NETWORK=model, DEVICE=add_device_option(writer)
+            )
         return found
 
 
@@ -74,8 +76,8 @@ class ApplyDelta(ScriptTask):
         """Yield a problem for each network that is not known, and for frozen layers that would
         lose their weights.
         """
-        yield from missing_network(self.name, self.network, script)
-        if network_held(script, self.model) is None:
+        yield from check_network(self.name, self.network, script)
+        if find_network_name(script, self.model) is None:
             message = (
                 "which network this is is not known before the script runs; use the result of "
                 "load_model"
@@ -83,7 +85,7 @@ class ApplyDelta(ScriptTask):
             yield ScriptProblem("network", f"{self.name}.model", f"{self.model}: {message}")
         known = isinstance(self.network, str)  # another type is reported as a fault of the field
         before, after = (
-            graph_of(script, self.model),
+            find_network(script, self.model),
             script.networks.get(self.network) if known else None,
         )
         if (
@@ -91,9 +93,9 @@ class ApplyDelta(ScriptTask):
             and after is not None
             and not (infer(before).problems or infer(after).problems)
         ):
-            from nnpipe.layers.graph.transfer import frozen_problems
+            from nnpipe.layers.graph.transfer import find_frozen_problems
 
-            for found in frozen_problems(before, after, stayed(before, after)):
+            for found in find_frozen_problems(before, after, find_kept_weights(before, after)):
                 yield ScriptProblem(
                     "network", f"{self.name}.network", f"{found.path}: {found.message}"
                 )
@@ -101,29 +103,33 @@ class ApplyDelta(ScriptTask):
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statements that build the changed network and copy the weights that stay."""
         graphs = writer.generator.networks
-        title = network_held(writer.generator, self.model)
+        title = find_network_name(writer.generator, self.model)
         assert title is not None  # problems() reports an unknown network
         before, after = graphs[title], graphs[self.network]
         was, made = writer.network(before, title), writer.network(after, self.network)
-        model, changed = writer.variable(self.model), writer.variable(self.changed)
-        stay = stayed(before, after)
+        model, changed = writer.get_variable(self.model), writer.get_variable(self.changed)
+        stay = find_kept_weights(before, after)
         found: list[ast.stmt] = [assign(changed, call(made.title))]
         if writer.framework == "keras":
-            old, new = keras_places(before), keras_places(after)
+            old, new = locate_keras_weights(before), locate_keras_weights(after)
             moves = [(new[name][0], old[name][1], new[name][1]) for name in stay]
             found.append(
-                ast.Expr(call(writer.helper("keep_weights"), model, changed, literal(moves)))
+                ast.Expr(
+                    call(writer.require_helper("copy_weights"), model, changed, literal(moves))
+                )
             )
             return found
-        found += drawn(writer, after, self.network, changed, self)
+        found += build_initialisation(writer, after, self.network, changed, self)
         pairs = [(was.parameters[name], made.parameters[name]) for name in stay]
-        found.append(ast.Expr(call(writer.helper("keep_weights"), model, changed, literal(pairs))))
-        return found + quoted(
-            "NETWORK = NETWORK.to(DEVICE)", NETWORK=changed, DEVICE=device(writer)
+        found.append(
+            ast.Expr(call(writer.require_helper("copy_weights"), model, changed, literal(pairs)))
+        )
+        return found + fill_template(
+            "NETWORK = NETWORK.to(DEVICE)", NETWORK=changed, DEVICE=add_device_option(writer)
         )
 
 
-def network_held(script: ScriptGenerator, variable: str) -> str | None:
+def find_network_name(script: ScriptGenerator, variable: str) -> str | None:
     """Return the name of the network in a variable; ``None`` if it is not known before the
     script runs.
     """
@@ -143,26 +149,26 @@ def network_held(script: ScriptGenerator, variable: str) -> str | None:
     return None
 
 
-def graph_of(script: ScriptGenerator, variable: str) -> NetworkGraph | None:
+def find_network(script: ScriptGenerator, variable: str) -> NetworkGraph | None:
     """Return the network in a variable; ``None`` if it is not known before the script runs."""
-    return script.networks.get(network_held(script, variable) or "")
+    return script.networks.get(find_network_name(script, variable) or "")
 
 
-def stayed(before: NetworkGraph, after: NetworkGraph) -> list[str]:
+def find_kept_weights(before: NetworkGraph, after: NetworkGraph) -> list[str]:
     """Return the names of the weights that stay: their layers have the same name and class, and
     they the same shape.
     """
     from nnpipe.layers.graph.transfer import transfer
-    from nnpipe.layers.graph.weights import variables_of
+    from nnpipe.layers.graph.weights import list_variables
 
     nothing = {
         name: np.zeros(variable.shape, np.float32)
-        for name, variable in variables_of(before).items()
+        for name, variable in list_variables(before).items()
     }
     return list(transfer(before, nothing, after).stayed)
 
 
-def drawn(
+def build_initialisation(
     writer: Writer, graph: NetworkGraph, network: str, model: ast.expr, task: ScriptTask
 ) -> list[ast.stmt]:
     """Return the statements that initialise a network's weights.
@@ -170,11 +176,11 @@ def drawn(
     If an initialiser cannot be translated, the weights are drawn now and loaded from a file beside
     the script.
     """
-    from nnpipe.codegen.torch_code.network import first_weights
+    from nnpipe.codegen.torch_code.network import write_weight_initialisation
     from nnpipe.codegen.torch_code.values import Untranslatable
 
     try:
-        function = first_weights(graph, writer.network(graph, network), writer.script)
+        function = write_weight_initialisation(graph, writer.network(graph, network), writer.script)
     except Untranslatable:
         return load_stored(
             writer, graph, network, initial_weights(graph, writer.generator.seed), model, task
@@ -182,12 +188,12 @@ def drawn(
     return [ast.Expr(call(function, model))]
 
 
-def device(writer: Writer) -> ast.expr:
+def add_device_option(writer: Writer) -> ast.expr:
     """Return the expression of the option that names PyTorch's device, and add the option if it
     is missing.
     """
     if "device" not in writer.arguments:
-        writer.argument(None, "device", "cpu", "device to compute on, such as cpu or cuda")
+        writer.add_option(None, "device", "cpu", "device to compute on, such as cpu or cuda")
     return ast.Attribute(ast.Name("args", ast.Load()), "device", ast.Load())
 
 
@@ -202,18 +208,18 @@ def load_stored(
     """Return the statements that load stored weights into a network, and add the file of
     weights.
     """
-    place = writer.stored_weights(graph, network, weights)
-    path = writer.argument(task, "weights", place, "initial weights of the network", path=True)
+    place = writer.add_weights_file(graph, network, weights)
+    path = writer.add_option(task, "weights", place, "initial weights of the network", path=True)
     if writer.framework == "pytorch":
-        return [ast.Expr(call(writer.helper("load_weights"), model, path))]
-    read = call(writer.helper("read_weights"), path)
-    return [ast.Expr(call(writer.helper("place_weights"), model, read, literal("")))]
+        return [ast.Expr(call(writer.require_helper("load_weights"), model, path))]
+    read = call(writer.require_helper("read_weights"), path)
+    return [ast.Expr(call(writer.require_helper("set_layer_weights"), model, read, literal("")))]
 
 
-def missing_network(task: str, title: Any, script: ScriptGenerator) -> Iterable[ScriptProblem]:
+def check_network(task: str, title: Any, script: ScriptGenerator) -> Iterable[ScriptProblem]:
     """Yield a problem if the description has no network of this name."""
     if isinstance(title, str) and title not in script.networks:
-        message = f"there is no network {shown(title)}{nearest(title, script.networks)}"
+        message = f"there is no network {format_value(title)}{suggest_name(title, script.networks)}"
         yield ScriptProblem("network", f"{task}.network", message)
 
 

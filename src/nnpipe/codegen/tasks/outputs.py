@@ -9,9 +9,9 @@ from typing import ClassVar
 from nnpipe.codegen.description import ScriptGenerator
 from nnpipe.codegen.script import Writer
 from nnpipe.codegen.script_task import ScriptProblem, ScriptTask, gives, takes
-from nnpipe.codegen.syntax import assign, attribute, call, literal, quoted
-from nnpipe.codegen.tasks.data import loaded_plugin, plugin_problems
-from nnpipe.codegen.tasks.training import suffix_problems, suffixed
+from nnpipe.codegen.syntax import assign, attribute, call, fill_template, literal
+from nnpipe.codegen.tasks.data import add_plugin, check_plugin
+from nnpipe.codegen.tasks.training import add_suffix, check_suffix
 from nnpipe.core.arguments import argument
 
 
@@ -25,8 +25,10 @@ class Evaluate(ScriptTask):
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statement that evaluates the network and prints the figures."""
-        compiled, data = writer.variable(self.compiled), writer.variable(self.data)
-        figures = call(writer.helper("judged"), compiled, data, literal(self.batch_size))
+        compiled, data = writer.get_variable(self.compiled), writer.get_variable(self.data)
+        figures = call(
+            writer.require_helper("evaluate_model"), compiled, data, literal(self.batch_size)
+        )
         return [ast.Expr(call("print", call("json.dumps", figures)))]
 
 
@@ -42,21 +44,23 @@ class Save(ScriptTask):
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """Return a problem if the framework does not write files with this suffix."""
-        return suffix_problems(self, script, "path")
+        return check_suffix(self, script, "path")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statements that write the file."""
-        target = suffixed(self.path, writer.framework)
-        path = writer.argument(
+        target = add_suffix(self.path, writer.framework)
+        path = writer.add_option(
             self, "output", target, "where the trained network is written", path=True
         )
-        model = writer.variable(self.model)
+        model = writer.get_variable(self.model)
         if writer.framework == "pytorch":
-            found: list[ast.stmt] = [ast.Expr(call(writer.helper("write_weights"), path, model))]
+            found: list[ast.stmt] = [
+                ast.Expr(call(writer.require_helper("write_weights"), path, model))
+            ]
         else:
-            found = quoted("PATH.parent.mkdir(parents=True, exist_ok=True)", PATH=path)
+            found = fill_template("PATH.parent.mkdir(parents=True, exist_ok=True)", PATH=path)
             found.append(ast.Expr(call(attribute(model, "save"), path)))
-        return [*found, *([assign(writer.variable(self.file), path)] if self.file else [])]
+        return [*found, *([assign(writer.get_variable(self.file), path)] if self.file else [])]
 
 
 class Quantise(ScriptTask):
@@ -71,19 +75,19 @@ class Quantise(ScriptTask):
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statements that convert the network and write the file."""
-        path = writer.argument(
+        path = writer.add_option(
             self, "tflite", self.path, "where the quantised network is written", path=True
         )
-        model, data = writer.variable(self.model), writer.variable(self.data)
+        model, data = writer.get_variable(self.model), writer.get_variable(self.data)
         made = call(
-            writer.helper("quantised"),
+            writer.require_helper("quantize_model"),
             model,
             ast.Subscript(
                 ast.Subscript(data, literal("train"), ast.Load()), literal(0), ast.Load()
             ),
         )
-        written: ast.stmt = ast.Expr(call(writer.helper("write_model"), path, made))
-        return [written, assign(writer.variable(self.file), path)]
+        written: ast.stmt = ast.Expr(call(writer.require_helper("write_model"), path, made))
+        return [written, assign(writer.get_variable(self.file), path)]
 
 
 class CompileEdgeTPU(ScriptTask):
@@ -101,12 +105,16 @@ class CompileEdgeTPU(ScriptTask):
         """Return the statement that calls the compiler, and add a check to the script's start
         that it is installed.
         """
-        writer.checks.append(ast.Expr(call(writer.helper("check_edge_tpu_compiler"))))
-        folder = writer.argument(
+        writer.checks.append(ast.Expr(call(writer.require_helper("check_edge_tpu_compiler"))))
+        folder = writer.add_option(
             self, "edge_tpu", self.folder, "folder of the compiled network", path=True
         )
-        made = call(writer.helper("compile_for_edge_tpu"), writer.variable(self.quantised), folder)
-        return [assign(writer.variable(self.file), made) if self.file else ast.Expr(made)]
+        made = call(
+            writer.require_helper("compile_for_edge_tpu"),
+            writer.get_variable(self.quantised),
+            folder,
+        )
+        return [assign(writer.get_variable(self.file), made) if self.file else ast.Expr(made)]
 
 
 class Inference(ScriptTask):
@@ -124,22 +132,28 @@ class Inference(ScriptTask):
         named.
         """
         model, samples, target = (
-            writer.variable(v) for v in (self.model, self.samples, self.outputs)
+            writer.get_variable(v) for v in (self.model, self.samples, self.outputs)
         )
         if writer.generator.kinds[self.samples] == "data":
-            samples = call(writer.helper("samples_of"), samples)  # type: ignore[assignment]
+            samples = call(writer.require_helper("get_test_samples"), samples)  # type: ignore[assignment]
         found = [
             assign(
-                target, call(writer.helper("computed"), model, samples, literal(self.batch_size))
+                target,
+                call(
+                    writer.require_helper("compute_outputs"),
+                    model,
+                    samples,
+                    literal(self.batch_size),
+                ),
             )
         ]
         statements: list[ast.stmt] = [*found]
         if self.path is not None:
-            path = writer.argument(
+            path = writer.add_option(
                 self, "outputs", self.path, "a CSV file for the outputs of the network", path=True
             )
             outputs = ast.Subscript(target, literal("outputs"), ast.Load())
-            statements.append(ast.Expr(call(writer.helper("write_outputs"), path, outputs)))
+            statements.append(ast.Expr(call(writer.require_helper("write_outputs"), path, outputs)))
         return statements
 
 
@@ -154,11 +168,17 @@ class ProcessOutput(ScriptTask):
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """Return problems with the plugin."""
-        return plugin_problems(self, self.plugin, "process_model_output")
+        return check_plugin(self, self.plugin, "process_model_output")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statements that load the plugin and call it."""
-        function = attribute(loaded_plugin(writer, self, self.plugin), "process_model_output")
+        function = attribute(add_plugin(writer, self, self.plugin), "process_model_output")
         return [
-            ast.Expr(call(writer.helper("show_outputs"), function, writer.variable(self.outputs)))
+            ast.Expr(
+                call(
+                    writer.require_helper("show_outputs"),
+                    function,
+                    writer.get_variable(self.outputs),
+                )
+            )
         ]

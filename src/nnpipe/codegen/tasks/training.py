@@ -11,14 +11,14 @@ from typing import Any, ClassVar
 from nnpipe.codegen.description import ScriptGenerator
 from nnpipe.codegen.script import Writer
 from nnpipe.codegen.script_task import ScriptProblem, ScriptTask, gives, takes
-from nnpipe.codegen.syntax import assign, attribute, call, literal, name
-from nnpipe.codegen.tasks.data import inputs_of
-from nnpipe.codegen.tasks.models import graph_of
+from nnpipe.codegen.syntax import assign, attribute, build_name, call, literal
+from nnpipe.codegen.tasks.data import count_inputs
+from nnpipe.codegen.tasks.models import find_network
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.messages import shown
+from nnpipe.core.messages import format_value
 from nnpipe.layers.graph.graph import NetworkGraph
-from nnpipe.layers.torch.to_trainer import judged_layers, learnt_outputs
+from nnpipe.layers.torch.to_trainer import find_loss_layers, require_loss_outputs
 from nnpipe.layers.vocabulary import outputs
 from nnpipe.layers.vocabulary.activations import ActivationFunction
 
@@ -40,7 +40,7 @@ METRICS = {
 """Metrics with their classes in Keras."""
 LARGEST = ("accuracy", "binary_accuracy")
 """Metrics of which larger values are better."""
-_OF_OUTPUTS: Mapping[type[outputs.JudgedOutput], tuple[str, ...]] = {
+_OF_OUTPUTS: Mapping[type[outputs.LossOutput], tuple[str, ...]] = {
     outputs.OutputClassification: ("accuracy",),
     outputs.OutputClassificationBinary: ("binary_accuracy",),
     outputs.OutputRegression: ("mean_squared_error", "mean_absolute_error"),
@@ -52,7 +52,7 @@ _DISTANCES = {"squared": "mean_squared_error", "absolute": "mean_absolute_error"
 
 
 @dataclass(frozen=True)
-class Judgement:
+class LossAndMetrics:
     """The loss and the metrics of a network.
 
     Attributes
@@ -81,21 +81,23 @@ class Judgement:
     top: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, graph: NetworkGraph | None, loss: str | None, metrics: Sequence[str]) -> Judgement:
+    def from_network(
+        cls, graph: NetworkGraph | None, loss: str | None, metrics: Sequence[str]
+    ) -> LossAndMetrics:
         """Return the loss and metrics of a network; without a named loss, the output layer
         determines the loss.
         """
         if loss is not None:
             return cls(
-                loss, tuple(metrics), scored=graph is not None and gives_probabilities(graph)
+                loss, tuple(metrics), scored=graph is not None and has_probability_output(graph)
             )
-        assert graph is not None  # faults_of reports a missing graph
-        (output,) = learnt_outputs(graph).values()
-        title, settings = _loss_of(output)
+        assert graph is not None  # check_loss_and_metrics reports a missing graph
+        (output,) = require_loss_outputs(graph).values()
+        title, settings = _get_loss(output)
         top = output.top if isinstance(output, outputs.OutputClassification) else ()
         return cls(title, tuple(metrics), settings, output.scale, top=top)
 
-    def in_torch(self, writer: Writer) -> tuple[ast.expr, dict[str, ast.expr]]:
+    def to_torch_code(self, writer: Writer) -> tuple[ast.expr, dict[str, ast.expr]]:
         """Return the loss and the metrics for a script of PyTorch, as expressions of functions."""
         loss = _with(
             writer,
@@ -103,16 +105,16 @@ class Judgement:
             self.settings,
         )
         if self.scale != 1:
-            loss = call(writer.helper("scaled"), loss, literal(self.scale))
+            loss = call(writer.require_helper("scale_loss"), loss, literal(self.scale))
         metrics: dict[str, ast.expr] = {}
         for metric in self.metrics:
             logits = metric == "binary_accuracy" and not self.scored
-            metrics[metric] = writer.helper(metric + "_of_logits" * logits)
+            metrics[metric] = writer.require_helper(metric + "_of_logits" * logits)
         for rank in self.top:
             metrics[f"top{rank}"] = _with(writer, "top_accuracy", {"rank": rank})
         return loss, metrics
 
-    def in_keras(self, writer: Writer) -> dict[str, ast.expr]:
+    def to_keras_code(self, writer: Writer) -> dict[str, ast.expr]:
         """Return the loss and the metrics for a script of Keras, as arguments of ``compile``."""
         if self.loss in LOSSES:
             logits = (
@@ -138,13 +140,13 @@ class Judgement:
         return {"loss": loss, **weights, "metrics": ast.List(metrics, ast.Load())}
 
 
-def faults_of(
+def check_loss_and_metrics(
     graph: NetworkGraph | None, loss: str | None, metrics: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
     """Yield the reasons why a network has no valid loss and metrics: the argument of
     ``compile``, and the fault.
     """
-    carried = [] if graph is None else judged_layers(graph)
+    carried = [] if graph is None else find_loss_layers(graph)
     if loss is not None:
         if carried:
             yield (
@@ -156,7 +158,7 @@ def faults_of(
         yield "loss", "is missing, and which network is trained is not known before the script runs"
         return
     try:
-        (output,) = learnt_outputs(graph).values()
+        (output,) = require_loss_outputs(graph).values()
     except ConfigError as error:
         yield "loss", f"is missing: name one, or use an output layer that has one ({error})"
         return
@@ -175,7 +177,7 @@ def faults_of(
             yield "metrics", f"{metric} does not fit {type(output).__name__}, which has: {there}"
 
 
-def gives_probabilities(graph: NetworkGraph) -> bool:
+def has_probability_output(graph: NetworkGraph) -> bool:
     """Return whether the first output of a network is a softmax or a sigmoid, and so gives
     probabilities.
     """
@@ -185,32 +187,34 @@ def gives_probabilities(graph: NetworkGraph) -> bool:
     return ends or type(layer).__name__ == "Softmax"
 
 
-def _loss_of(output: outputs.JudgedOutput) -> tuple[str, dict[str, Any]]:
+def _get_loss(output: outputs.LossOutput) -> tuple[str, dict[str, Any]]:
     """Return the loss of an output layer, and its settings."""
     if isinstance(output, outputs.OutputClassification):
         if output.label_smoothing:
-            return "smoothed_cross_entropy", {"label_smoothing": output.label_smoothing}
+            return "cross_entropy_with_smoothing", {"label_smoothing": output.label_smoothing}
         return "cross_entropy", {}
     if isinstance(output, outputs.OutputClassificationBinary):
         if output.positive_weight != 1:
-            return "weighted_binary_cross_entropy", {"positive_weight": output.positive_weight}
+            return "binary_cross_entropy_with_weight", {"positive_weight": output.positive_weight}
         return "binary_cross_entropy", {}
     if isinstance(output, outputs.OutputSegmentation):
-        titles = {"cross_entropy": "cross_entropy_of_places", "dice": "dice"}
+        titles = {"cross_entropy": "pixel_cross_entropy", "dice": "dice_loss"}
         first = output.data_format == "channels_first"
         return titles[output.criterion], {"ignore": output.ignore, "channels_first": first}
     if isinstance(output, outputs.OutputTriplets):
-        return "triplets", {"margin": output.margin}
+        return "triplet_loss", {"margin": output.margin}
     assert isinstance(output, outputs.OutputRegression)
     return _DISTANCES[output.distance], {}
 
 
 def _with(writer: Writer, function: str, settings: Mapping[str, Any]) -> ast.expr:
     """Return a function of the script, with ``partial`` for its settings if there are any."""
-    helper = writer.helper(function)
+    helper = writer.require_helper(function)
     if not settings:
         return helper
-    return call(name("partial"), helper, **{key: literal(value) for key, value in settings.items()})
+    return call(
+        build_name("partial"), helper, **{key: literal(value) for key, value in settings.items()}
+    )
 
 
 OPTIMISERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "rmsprop": "RMSprop"}
@@ -248,43 +252,45 @@ class Compile(ScriptTask):
             yield ScriptProblem(
                 "argument", f"{self.name}.momentum", f"is for sgd, not for {self.optimiser}"
             )
-        graph = graph_of(script, self.model)
+        graph = find_network(script, self.model)
         if graph is not None and len(graph.outputs) != 1:
             message = f"is trained with one loss, and has {len(graph.outputs)} outputs"
             yield ScriptProblem("argument", f"{self.name}.model", f"{self.model} {message}")
             return
         metrics = self.metrics if isinstance(self.metrics, tuple) else ()
-        for where, fault in faults_of(graph, self.loss, metrics):
+        for where, fault in check_loss_and_metrics(graph, self.loss, metrics):
             yield ScriptProblem("argument", f"{self.name}.{where}", fault)
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statements that create the loss, the optimiser and the metrics."""
-        rate = writer.argument(
+        rate = writer.add_option(
             self, "learning_rate", float(self.learning_rate), "learning rate of the optimiser"
         )
-        judgement = Judgement.of(graph_of(writer.generator, self.model), self.loss, self.metrics)
+        judgement = LossAndMetrics.from_network(
+            find_network(writer.generator, self.model), self.loss, self.metrics
+        )
         more = {"momentum": literal(float(self.momentum))} if self.momentum else {}
         if self.weight_decay or self.optimiser == "adamw":
             more["weight_decay"] = literal(float(self.weight_decay))
-        model, target = writer.variable(self.model), writer.variable(self.compiled)
+        model, target = writer.get_variable(self.model), writer.get_variable(self.compiled)
         kind = OPTIMISERS[self.optimiser]
         if writer.framework == "pytorch":
             optimiser = call(
                 f"torch.optim.{kind}", call(attribute(model, "parameters")), lr=rate, **more
             )
-            loss, metrics = judgement.in_torch(writer)
+            loss, metrics = judgement.to_torch_code(writer)
             parts = {
                 "network": model,
                 "loss": loss,
                 "optimiser": optimiser,
-                "metrics": _dict(metrics),
+                "metrics": _build_dict(metrics),
             }
-            return [assign(target, _dict(parts))]
+            return [assign(target, _build_dict(parts))]
         optimiser = call(f"keras.optimizers.{kind}", learning_rate=rate, **more)
-        named = {"optimizer": optimiser, **judgement.in_keras(writer)}
+        named = {"optimizer": optimiser, **judgement.to_keras_code(writer)}
         made: list[ast.stmt] = [ast.Expr(call(attribute(model, "compile"), **named))]
         if judgement.loss not in LOSSES:
-            made.append(ast.Expr(call(writer.helper("leave_out_loss"), model)))
+            made.append(ast.Expr(call(writer.require_helper("remove_loss"), model)))
         return [*made, assign(target, model)]
 
 
@@ -301,7 +307,7 @@ class Train(ScriptTask):
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """Yield a problem if the samples do not have as many inputs as the network."""
-        graph, count = graph_of(script, self.compiled), inputs_of(script, self.data)
+        graph, count = find_network(script, self.compiled), count_inputs(script, self.data)
         if graph is not None and count and count != len(graph.inputs):
             message = (
                 f"{self.data} has {count} inputs per sample, but the network takes "
@@ -311,19 +317,22 @@ class Train(ScriptTask):
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statement that trains the network."""
-        epochs = writer.argument(
+        epochs = writer.add_option(
             self, "epochs", self.epochs, "number of passes over the training samples"
         )
-        size = writer.argument(self, "batch_size", self.batch_size, "samples in each step")
-        callbacks = ast.List([writer.variable(item) for item in self.callbacks], ast.Load())
-        compiled, data = writer.variable(self.compiled), writer.variable(self.data)
-        target = writer.variable(self.model)
+        size = writer.add_option(self, "batch_size", self.batch_size, "samples in each step")
+        callbacks = ast.List([writer.get_variable(item) for item in self.callbacks], ast.Load())
+        compiled, data = writer.get_variable(self.compiled), writer.get_variable(self.data)
+        target = writer.get_variable(self.model)
         return [
-            assign(target, call(writer.helper("train"), compiled, data, epochs, size, callbacks))
+            assign(
+                target,
+                call(writer.require_helper("train"), compiled, data, epochs, size, callbacks),
+            )
         ]
 
 
-def _dict(parts: dict[str, ast.expr]) -> ast.expr:
+def _build_dict(parts: dict[str, ast.expr]) -> ast.expr:
     return ast.Dict([literal(key) for key in parts], list(parts.values()))
 
 
@@ -333,7 +342,7 @@ samples.
 """
 
 
-class _Watching(ScriptTask):
+class _MonitoringTask(ScriptTask):
     monitor: str = argument(
         "test_loss", help="the figure that decides: " + ", ".join(MONITORED), choices=MONITORED
     )
@@ -360,11 +369,11 @@ class _Watching(ScriptTask):
         """Whether larger values of the monitored figure are better."""
         return self.monitor.removeprefix("test_") in LARGEST
 
-    def _in_keras(self) -> str:
+    def _get_keras_monitor(self) -> str:
         return self.monitor.replace("test_", "val_")
 
 
-class Checkpoint(_Watching):
+class Checkpoint(_MonitoringTask):
     """Write the network of the best epoch to a file."""
 
     task = "checkpoint"
@@ -374,28 +383,31 @@ class Checkpoint(_Watching):
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """Yield problems with the monitored figure and the suffix of the file."""
         yield from super().problems(script)
-        yield from suffix_problems(self, script, "path")
+        yield from check_suffix(self, script, "path")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statements that create the callback."""
-        best = suffixed(self.path, writer.framework)
-        path = writer.argument(self, "checkpoint", best, "the best epoch's network", path=True)
+        best = add_suffix(self.path, writer.framework)
+        path = writer.add_option(self, "checkpoint", best, "the best epoch's network", path=True)
         if writer.framework == "pytorch":
             made = call(
-                writer.helper("Checkpoint"), path, literal(self.monitor), literal(self._largest)
+                writer.require_helper("Checkpoint"),
+                path,
+                literal(self.monitor),
+                literal(self._largest),
             )
         else:
             made = call(
                 "keras.callbacks.ModelCheckpoint",
                 path,
-                monitor=literal(self._in_keras()),
+                monitor=literal(self._get_keras_monitor()),
                 mode=literal("max" if self._largest else "min"),
                 save_best_only=literal(True),
             )
-        return [assign(writer.variable(self.callback), made)]
+        return [assign(writer.get_variable(self.callback), made)]
 
 
-class EarlyStopping(_Watching):
+class EarlyStopping(_MonitoringTask):
     """End a training whose figures no longer improve."""
 
     task = "early_stopping"
@@ -409,7 +421,7 @@ class EarlyStopping(_Watching):
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statements that create the callback."""
-        patience = writer.argument(
+        patience = writer.add_option(
             self,
             "patience",
             self.patience,
@@ -422,16 +434,16 @@ class EarlyStopping(_Watching):
                 patience,
                 literal(float(self.min_delta)),
             )
-            made = call(writer.helper("EarlyStopping"), *given)
+            made = call(writer.require_helper("EarlyStopping"), *given)
         else:
             made = call(
                 "keras.callbacks.EarlyStopping",
-                monitor=literal(self._in_keras()),
+                monitor=literal(self._get_keras_monitor()),
                 patience=patience,
                 mode=literal("max" if self._largest else "min"),
                 min_delta=literal(float(self.min_delta)),
             )
-        return [assign(writer.variable(self.callback), made)]
+        return [assign(writer.get_variable(self.callback), made)]
 
 
 class _Logger(ScriptTask):
@@ -439,23 +451,26 @@ class _Logger(ScriptTask):
     """Names of the functions that create the callback from a path, by framework."""
     callback: str = gives("callback", "the callback")
 
-    def _made(self, writer: Writer, path: ast.expr) -> list[ast.stmt]:
-        helper = writer.helper(self.helpers[writer.framework])
-        return [assign(writer.variable(self.callback), call(helper, path))]
+    def _build_callback(self, writer: Writer, path: ast.expr) -> list[ast.stmt]:
+        helper = writer.require_helper(self.helpers[writer.framework])
+        return [assign(writer.get_variable(self.callback), call(helper, path))]
 
 
 class TableLogger(_Logger):
     """Write each epoch's figures to a CSV file."""
 
     task = "csv_logger"
-    helpers: ClassVar[Mapping[str, str]] = {"pytorch": "TableLogger", "keras": "table_logger"}
+    helpers: ClassVar[Mapping[str, str]] = {
+        "pytorch": "TableLogger",
+        "keras": "create_table_logger",
+    }
     path: str = argument(help="the file")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statements that create the callback."""
-        return self._made(
+        return self._build_callback(
             writer,
-            writer.argument(
+            writer.add_option(
                 self, "log", self.path, "a CSV file with each epoch's figures", path=True
             ),
         )
@@ -465,14 +480,17 @@ class BoardLogger(_Logger):
     """Write each epoch's figures for TensorBoard; PyTorch needs the package tensorboard for it."""
 
     task = "tensorboard_logger"
-    helpers: ClassVar[Mapping[str, str]] = {"pytorch": "BoardLogger", "keras": "board_logger"}
+    helpers: ClassVar[Mapping[str, str]] = {
+        "pytorch": "BoardLogger",
+        "keras": "create_board_logger",
+    }
     folder: str = argument(help="the folder")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statements that create the callback."""
-        return self._made(
+        return self._build_callback(
             writer,
-            writer.argument(self, "board", self.folder, "a folder for TensorBoard", path=True),
+            writer.add_option(self, "board", self.folder, "a folder for TensorBoard", path=True),
         )
 
 
@@ -482,7 +500,10 @@ class ProgressLogger(_Logger):
     """
 
     task = "progress"
-    helpers: ClassVar[Mapping[str, str]] = {"pytorch": "Progress", "keras": "progress"}
+    helpers: ClassVar[Mapping[str, str]] = {
+        "pytorch": "Progress",
+        "keras": "create_progress_logger",
+    }
     path: str = argument("progress.jsonl", help="the file")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
@@ -492,25 +513,24 @@ class ProgressLogger(_Logger):
         default = call(
             "Path", call("os.environ.get", literal("NNPIPE_PROGRESS"), literal(self.path))
         )
-        return self._made(
-            writer, writer.argument(self, "progress", default, "the progress file", path=True)
+        return self._build_callback(
+            writer,
+            writer.add_option(self, "progress", default, "the progress file", path=True),
         )
 
 
 SUFFIXES = {"pytorch": ".safetensors", "keras": ".keras"}
 
 
-def suffix_problems(
-    task: ScriptTask, script: ScriptGenerator, field: str
-) -> Iterable[ScriptProblem]:
+def check_suffix(task: ScriptTask, script: ScriptGenerator, field: str) -> Iterable[ScriptProblem]:
     """Yield a problem if the path in a field has a suffix that the framework does not write."""
     suffix = SUFFIXES.get(script.framework, "")
     path = getattr(task, field)
     if isinstance(path, str) and PurePath(path).suffix not in ("", suffix):
-        message = f"must end in {suffix} or have no suffix, not be {shown(path)}"
+        message = f"must end in {suffix} or have no suffix, not be {format_value(path)}"
         yield ScriptProblem("argument", f"{task.name}.{field}", message)
 
 
-def suffixed(path: str, framework: str) -> str:
+def add_suffix(path: str, framework: str) -> str:
     """Return a path with the framework's suffix, which is added if the path has none."""
     return path if PurePath(path).suffix else path + SUFFIXES[framework]

@@ -52,7 +52,7 @@ class Script:
     definitions: dict[str, ast.stmt] = field(default_factory=dict)
     imports: dict[tuple[str, str], ast.ImportFrom] = field(default_factory=dict)
 
-    def imported(self, module: str, title: str) -> ast.Name:
+    def import_name(self, module: str, title: str) -> ast.Name:
         """Add the import of a function or class of an installed package, and return its name in the
         script.
 
@@ -66,11 +66,11 @@ class Script:
         (alias,) = self.imports[module, title].names
         return ast.Name(alias.asname or alias.name, ast.Load())
 
-    def mark(self) -> tuple[set[str], dict[str, ast.stmt]]:
-        """Return a copy of the present state for :meth:`back_to`."""
+    def save_state(self) -> tuple[set[str], dict[str, ast.stmt]]:
+        """Return a copy of the present state for :meth:`restore_state`."""
         return set(self.names.taken), dict(self.definitions)
 
-    def back_to(self, mark: tuple[set[str], dict[str, ast.stmt]]) -> None:
+    def restore_state(self, mark: tuple[set[str], dict[str, ast.stmt]]) -> None:
         """Restore the state of a mark, to remove the traces of a failed attempt."""
         self.names.taken, self.definitions = set(mark[0]), dict(mark[1])
 
@@ -94,11 +94,11 @@ class CodeBlock:
     names: Names = field(default_factory=Names)
     statements: list[ast.stmt] = field(default_factory=list)
 
-    def mark(self) -> tuple[set[str], int]:
-        """Return the present state for :meth:`back_to`."""
+    def save_state(self) -> tuple[set[str], int]:
+        """Return the present state for :meth:`restore_state`."""
         return set(self.names.taken), len(self.statements)
 
-    def back_to(self, mark: tuple[set[str], int]) -> None:
+    def restore_state(self, mark: tuple[set[str], int]) -> None:
         """Restore the state of a mark."""
         self.names.taken = set(mark[0])
         del self.statements[mark[1] :]
@@ -132,7 +132,7 @@ class Closure:
     """First arguments that are bound already, such as ``self``."""
 
 
-def closure_of(function: FunctionType | MethodType) -> Closure:
+def read_closure(function: FunctionType | MethodType) -> Closure:
     """Return a Python function as a syntax tree with its surroundings.
 
     Raises
@@ -146,14 +146,20 @@ def closure_of(function: FunctionType | MethodType) -> Closure:
     assert isinstance(function, FunctionType)
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     around = {name: cell.cell_contents for name, cell in cells}
-    return Closure(_node(function.__code__), around, function.__globals__, function.__name__, first)
+    return Closure(
+        _find_function_node(function.__code__),
+        around,
+        function.__globals__,
+        function.__name__,
+        first,
+    )
 
 
 @cache
-def _node(code: CodeType) -> ast.FunctionDef | ast.Lambda:
+def _find_function_node(code: CodeType) -> ast.FunctionDef | ast.Lambda:
     found = [
         node
-        for node in _functions(code.co_filename).get(code.co_firstlineno, ())
+        for node in _parse_functions(code.co_filename).get(code.co_firstlineno, ())
         if _is_of(node, code)
     ]
     if len({ast.dump(node) for node in found}) != 1:
@@ -162,7 +168,7 @@ def _node(code: CodeType) -> ast.FunctionDef | ast.Lambda:
 
 
 @cache
-def _functions(path: str) -> dict[int, list[ast.FunctionDef | ast.Lambda]]:
+def _parse_functions(path: str) -> dict[int, list[ast.FunctionDef | ast.Lambda]]:
     try:
         with open(path, encoding="utf-8") as file:
             tree = ast.parse(file.read())
@@ -183,14 +189,14 @@ def _is_of(node: ast.FunctionDef | ast.Lambda, code: CodeType) -> bool:
     if (getattr(node, "name", None) or "<lambda>") != code.co_name:
         return False
     count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
-    if [argument.arg for argument in arguments(node)] != list(code.co_varnames[:count]):
+    if [argument.arg for argument in list_parameters(node)] != list(code.co_varnames[:count]):
         return False
     names = {item.id for item in ast.walk(node) if isinstance(item, ast.Name)}
     outer = {*code.co_names, *code.co_freevars}
-    return isinstance(node, ast.FunctionDef) or outer - _attributes(node) <= names
+    return isinstance(node, ast.FunctionDef) or outer - _find_attribute_names(node) <= names
 
 
-def arguments(node: ast.FunctionDef | ast.Lambda) -> list[ast.arg]:
+def list_parameters(node: ast.FunctionDef | ast.Lambda) -> list[ast.arg]:
     """Return the parameters of a function, in the order of code objects."""
     given = node.args
     return [
@@ -201,7 +207,7 @@ def arguments(node: ast.FunctionDef | ast.Lambda) -> list[ast.arg]:
     ]
 
 
-def _attributes(node: ast.AST) -> set[str]:
+def _find_attribute_names(node: ast.AST) -> set[str]:
     return {item.attr for item in ast.walk(node) if isinstance(item, ast.Attribute)}
 
 
@@ -239,7 +245,9 @@ _WIDTH = 72
 _NUMBERED = re.compile(r"([a-z]+)_\d+")
 
 
-def tidied(statements: list[ast.stmt], kept: Collection[str] = ()) -> list[ast.stmt]:
+def remove_intermediate_names(
+    statements: list[ast.stmt], kept: Collection[str] = ()
+) -> list[ast.stmt]:
     """Return statements without unnecessary intermediate names.
 
     Parameters
@@ -252,14 +260,16 @@ def tidied(statements: list[ast.stmt], kept: Collection[str] = ()) -> list[ast.s
     found: list[ast.stmt] = []
     uses = Counter(n.id for s in statements for n in ast.walk(s) if isinstance(n, ast.Name))
     for statement in statements:
-        while found and (shorter := _joined(found[-1], statement, kept, uses)) is not None:
+        while (
+            found and (shorter := _merge_statements(found[-1], statement, kept, uses)) is not None
+        ):
             found.pop()
             statement = shorter
         found.append(statement)
-    return _renumbered(found, kept)
+    return _renumber_names(found, kept)
 
 
-def _renumbered(statements: list[ast.stmt], kept: Collection[str]) -> list[ast.stmt]:
+def _renumber_names(statements: list[ast.stmt], kept: Collection[str]) -> list[ast.stmt]:
     """Return statements in which numbered names that remain have the lowest free numbers."""
     names = {n.id for s in statements for n in ast.walk(s) if isinstance(n, ast.Name)}
     passing: list[str] = []
@@ -279,10 +289,10 @@ def _renumbered(statements: list[ast.stmt], kept: Collection[str]) -> list[ast.s
             title = f"{stem}_{number}"
         taken.add(title)
         renamed[name] = title
-    return [_Named(renamed).visit(statement) for statement in statements]
+    return [_NameReplacer(renamed).visit(statement) for statement in statements]
 
 
-class _Named(ast.NodeTransformer):
+class _NameReplacer(ast.NodeTransformer):
     def __init__(self, renamed: dict[str, str]) -> None:
         self.renamed = renamed
 
@@ -290,7 +300,7 @@ class _Named(ast.NodeTransformer):
         return ast.Name(self.renamed.get(node.id, node.id), node.ctx)
 
 
-def _joined(
+def _merge_statements(
     first: ast.stmt, second: ast.stmt, kept: Collection[str], uses: Counter[str]
 ) -> ast.stmt | None:
     """Return the second statement with the value of the first one in it; ``None`` if they cannot
@@ -312,7 +322,7 @@ def _joined(
         return None
     if not any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(second.value)):
         return None
-    value = _Put(name, first.value).visit(copy.deepcopy(second.value))
+    value = _ValueInserter(name, first.value).visit(copy.deepcopy(second.value))
     if len(ast.unparse(value)) > _WIDTH:
         return None
     return (
@@ -320,7 +330,7 @@ def _joined(
     )
 
 
-class _Put(ast.NodeTransformer):
+class _ValueInserter(ast.NodeTransformer):
     def __init__(self, name: str, value: ast.expr) -> None:
         self.name, self.value = name, value
 

@@ -12,7 +12,7 @@ from types import MethodType, ModuleType
 from typing import Any, TypeAlias
 
 from nnpipe.codegen.syntax import literal
-from nnpipe.codegen.torch_code.code_blocks import Closure, Scope, closure_of
+from nnpipe.codegen.torch_code.code_blocks import Closure, Scope, read_closure
 from nnpipe.codegen.torch_code.values import (
     Expression,
     Method,
@@ -20,8 +20,8 @@ from nnpipe.codegen.torch_code.values import (
     Untranslatable,
     is_known,
     is_python,
+    is_torch_module,
     lift,
-    of_torch,
 )
 
 Known: TypeAlias = "tuple[int | None, ...] | None"
@@ -48,7 +48,7 @@ _ALIKE = (
 _OTHER = ("embedding", "one_hot", "scaled_dot_product_attention")
 
 
-def merged(op: ast.operator, left: Any, right: Any) -> Known:
+def infer_binary_shape(op: ast.operator, left: Any, right: Any) -> Known:
     """Return the shape of the result of a binary operator; ``None`` if it is not known."""
     if isinstance(op, ast.MatMult):
         return None
@@ -63,10 +63,10 @@ def merged(op: ast.operator, left: Any, right: Any) -> Known:
     return tuple(b if a == 1 else a if b in (1, a) else a or b for a, b in pairs)
 
 
-def of_call(function: Expression, given: list[Any], named: dict[str, Any]) -> Known:
+def infer_call_shape(function: Expression, given: list[Any], named: dict[str, Any]) -> Known:
     """Return the shape of the result of a call; ``None`` if it is not known."""
     if isinstance(function, Method):
-        return _of_method(function, given)
+        return _infer_method_shape(function, given)
     first = given[0].shape if given and isinstance(given[0], Expression) else None
     if first is None:
         return None
@@ -83,7 +83,7 @@ def of_call(function: Expression, given: list[Any], named: dict[str, Any]) -> Kn
     return None
 
 
-def _of_method(function: Method, given: list[Any]) -> Known:
+def _infer_method_shape(function: Method, given: list[Any]) -> Known:
     assert isinstance(function.node, ast.Attribute)
     assert function.owner is not None
     name, shape = function.node.attr, function.owner.shape
@@ -136,21 +136,23 @@ COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 _TORCH = {"torch": "torch", "torch.nn": "nn", "torch.nn.functional": "F"}
 
 
-def changed(op: ast.unaryop, value: Any) -> Any:
+def apply_unary_operator(op: ast.unaryop, value: Any) -> Any:
     """Return the result of a unary operator."""
     if isinstance(value, Expression):
         return Expression(ast.UnaryOp(op, value.node), shape=value.shape)
     return UNARY[type(op)](value)
 
 
-def combine(op: ast.operator, left: Any, right: Any) -> Any:
+def apply_binary_operator(op: ast.operator, left: Any, right: Any) -> Any:
     """Return the result of a binary operator."""
     if isinstance(left, Expression) or isinstance(right, Expression):
-        return Expression(ast.BinOp(lift(left), op, lift(right)), shape=merged(op, left, right))
+        return Expression(
+            ast.BinOp(lift(left), op, lift(right)), shape=infer_binary_shape(op, left, right)
+        )
     return BINARY[type(op)](left, right)
 
 
-def compared(ops: Sequence[ast.cmpop], operands: Sequence[Any]) -> Any:
+def apply_comparison(ops: Sequence[ast.cmpop], operands: Sequence[Any]) -> Any:
     """Return the result of a chain of comparisons, which has one operand more than operators."""
     live = operands[-1].live if isinstance(operands[-1], Expression) else None
     if len(ops) == 1 and isinstance(ops[0], (ast.In, ast.NotIn)) and live is not None:
@@ -165,11 +167,11 @@ def compared(ops: Sequence[ast.cmpop], operands: Sequence[Any]) -> Any:
     )
 
 
-def attribute_of(value: Any, attr: str) -> Any:
+def get_attribute(value: Any, attr: str) -> Any:
     """Return an attribute of a value, or the expression of the attribute if it is not known."""
-    if of_torch(value):
+    if is_torch_module(value):
         found = getattr(value, attr)
-        if of_torch(found):
+        if is_torch_module(found):
             return found
         return Expression(
             ast.Attribute(ast.Name(_TORCH[value.__name__], ast.Load()), attr, ast.Load()),
@@ -193,38 +195,40 @@ def attribute_of(value: Any, attr: str) -> Any:
         if isinstance(live, (int, tuple)) and attr in ("ndim", "shape"):
             return live
         node = ast.Attribute(value.node, attr, ast.Load())
-        return Expression(node, live=live) if _lives(live) else Method(node, owner=value)
+        return (
+            Expression(node, live=live) if _is_module_or_tensor(live) else Method(node, owner=value)
+        )
     return getattr(value, attr)
 
 
-def _lives(value: Any) -> bool:
+def _is_module_or_tensor(value: Any) -> bool:
     import torch
 
     return isinstance(value, (torch.nn.Module, torch.Tensor))
 
 
-def item_of(value: Any, index: Any) -> Any:
+def get_item(value: Any, index: Any) -> Any:
     """Return an item of a value, or the expression of the item if it is not known."""
     if isinstance(value, Expression):
         live = value.live[index] if value.live is not None and is_known(index) else None
-        return Expression(ast.Subscript(value.node, _index(index), ast.Load()), live=live)
+        return Expression(ast.Subscript(value.node, _build_index(index), ast.Load()), live=live)
     if not is_known(index):
         raise Untranslatable("an index depends on a tensor")
     return value[index]
 
 
-def _index(value: Any) -> ast.expr:
+def _build_index(value: Any) -> ast.expr:
     if isinstance(value, slice):
         parts = (
             None if part is None else lift(part) for part in (value.start, value.stop, value.step)
         )
         return ast.Slice(*parts)
     if isinstance(value, tuple):
-        return ast.Tuple([_index(item) for item in value], ast.Load())
+        return ast.Tuple([_build_index(item) for item in value], ast.Load())
     return lift(value)
 
 
-def known_items(value: Any) -> list[Any]:
+def list_items(value: Any) -> list[Any]:
     """Return the items that a loop iterates over; raise :class:`Untranslatable` if they are not
     known.
     """
@@ -233,7 +237,7 @@ def known_items(value: Any) -> list[Any]:
     return list(value)
 
 
-def unpacked(target: ast.expr, value: Any) -> dict[str, Any]:
+def unpack_target(target: ast.expr, value: Any) -> dict[str, Any]:
     """Return the values that an assignment gives to each name of its target."""
     if isinstance(target, ast.Name):
         return {target.id: value}
@@ -244,10 +248,10 @@ def unpacked(target: ast.expr, value: Any) -> dict[str, Any]:
     for place, part in enumerate(target.elts):
         if isinstance(part, ast.Starred):
             after = len(target.elts) - place - 1
-            found |= unpacked(part.value, items[place : len(items) - after])
+            found |= unpack_target(part.value, items[place : len(items) - after])
             items[place : len(items) - after] = [None]
         else:
-            found |= unpacked(part, items[place])
+            found |= unpack_target(part, items[place])
     return found
 
 
@@ -273,7 +277,7 @@ _STRUCTURAL = (
 )
 
 
-def called(function: Any, given: list[Any], named: dict[str, Any], scope: Scope) -> Any:
+def apply_function(function: Any, given: list[Any], named: dict[str, Any], scope: Scope) -> Any:
     """Return the result of a call, or the expression of the call if the result is not known.
 
     Raises
@@ -282,21 +286,21 @@ def called(function: Any, given: list[Any], named: dict[str, Any], scope: Scope)
         If the call depends on a tensor in a way that cannot be written as code.
     """
     if isinstance(function, Expression):
-        if _drops_nothing(function, given):
+        if _is_identity_dropout(function, given):
             return given[0]
-        if isinstance(function, Method) and _moves_nothing(function, given):
+        if isinstance(function, Method) and _is_identity_movedim(function, given):
             return function.owner
         keywords = [ast.keyword(key, lift(value)) for key, value in named.items()]
         args = [lift(value) for value in given]
         return Expression(
-            ast.Call(function.node, args, keywords), shape=of_call(function, given, named)
+            ast.Call(function.node, args, keywords), shape=infer_call_shape(function, given, named)
         )
     if function in _OPERATORS and not named:
-        return combine(_OPERATORS[function](), *given)
+        return apply_binary_operator(_OPERATORS[function](), *given)
     if function is getattr and len(given) == 2 and isinstance(given[1], str):
-        return attribute_of(given[0], given[1])
+        return get_attribute(given[0], given[1])
     if function is reduce:
-        return reduce(lambda a, b: called(given[0], [a, b], {}, scope), *given[1:])
+        return reduce(lambda a, b: apply_function(given[0], [a, b], {}, scope), *given[1:])
     if isinstance(function, Closure):
         return scope.inline(function, given, named, scope)
     if is_python(function):
@@ -306,12 +310,12 @@ def called(function: Any, given: list[Any], named: dict[str, Any], scope: Scope)
         return (
             function(*given, **named)
             if known
-            else scope.inline(closure_of(function), given, named, scope)
+            else scope.inline(read_closure(function), given, named, scope)
         )
     if is_known(given) and is_known(named):
         return function(*given, **named)
     if function in _STRUCTURAL or isinstance(function, MethodType):
-        return _structural(function, given, named)
+        return _apply_to_containers(function, given, named)
     method = getattr(function, "__self__", None)
     if isinstance(method, (list, dict, tuple)):
         return function(*given, **named)
@@ -324,7 +328,7 @@ def called(function: Any, given: list[Any], named: dict[str, Any], scope: Scope)
     )
 
 
-def _drops_nothing(function: Expression, given: list[Any]) -> bool:
+def _is_identity_dropout(function: Expression, given: list[Any]) -> bool:
     """Return whether a call is ``F.dropout`` with a rate of 0."""
     return (
         ast.unparse(function.node) == "F.dropout"
@@ -334,13 +338,13 @@ def _drops_nothing(function: Expression, given: list[Any]) -> bool:
     )
 
 
-def _moves_nothing(function: Method, given: list[Any]) -> bool:
+def _is_identity_movedim(function: Method, given: list[Any]) -> bool:
     """Return whether a call is ``movedim`` from an axis to itself."""
     moves = isinstance(function.node, ast.Attribute) and function.node.attr == "movedim"
     return moves and len(given) == 2 and is_known(given) and given[0] == given[1]
 
 
-def _structural(function: Any, given: list[Any], named: dict[str, Any]) -> Any:
+def _apply_to_containers(function: Any, given: list[Any], named: dict[str, Any]) -> Any:
     try:
         found = function(*given, **named)
         return list(found) if isinstance(found, Iterator) else found
@@ -364,23 +368,23 @@ def evaluate(node: ast.expr, scope: Scope) -> Any:
     return method(node, scope)
 
 
-def _constant(node: Any, scope: Scope) -> Any:
+def _evaluate_constant(node: Any, scope: Scope) -> Any:
     return node.value
 
 
-def _name(node: Any, scope: Scope) -> Any:
+def _evaluate_name(node: Any, scope: Scope) -> Any:
     return scope.value(node.id)
 
 
-def _attribute(node: Any, scope: Scope) -> Any:
-    return attribute_of(evaluate(node.value, scope), node.attr)
+def _evaluate_attribute(node: Any, scope: Scope) -> Any:
+    return get_attribute(evaluate(node.value, scope), node.attr)
 
 
-def _subscript(node: Any, scope: Scope) -> Any:
-    return item_of(evaluate(node.value, scope), evaluate(node.slice, scope))
+def _evaluate_subscript(node: Any, scope: Scope) -> Any:
+    return get_item(evaluate(node.value, scope), evaluate(node.slice, scope))
 
 
-def _slice(node: Any, scope: Scope) -> Any:
+def _evaluate_slice(node: Any, scope: Scope) -> Any:
     parts = [
         None if part is None else evaluate(part, scope)
         for part in (node.lower, node.upper, node.step)
@@ -388,12 +392,12 @@ def _slice(node: Any, scope: Scope) -> Any:
     return slice(*parts)
 
 
-def _sequence(node: Any, scope: Scope) -> Any:
-    found = list(_spread(node.elts, scope))
+def _evaluate_sequence(node: Any, scope: Scope) -> Any:
+    found = list(_evaluate_items(node.elts, scope))
     return tuple(found) if isinstance(node, ast.Tuple) else found
 
 
-def _spread(nodes: list[ast.expr], scope: Scope) -> Iterator[Any]:
+def _evaluate_items(nodes: list[ast.expr], scope: Scope) -> Iterator[Any]:
     for node in nodes:
         if isinstance(node, ast.Starred):
             value = evaluate(node.value, scope)
@@ -405,7 +409,7 @@ def _spread(nodes: list[ast.expr], scope: Scope) -> Iterator[Any]:
             yield evaluate(node, scope)
 
 
-def _dict(node: Any, scope: Scope) -> Any:
+def _evaluate_dict(node: Any, scope: Scope) -> Any:
     found: dict[Any, Any] = {}
     for key, value in zip(node.keys, node.values, strict=True):
         item = evaluate(value, scope)
@@ -413,7 +417,7 @@ def _dict(node: Any, scope: Scope) -> Any:
     return found
 
 
-def _text(node: Any, scope: Scope) -> Any:
+def _evaluate_formatted_string(node: Any, scope: Scope) -> Any:
     found = []
     for part in node.values:
         value = evaluate(part.value if isinstance(part, ast.FormattedValue) else part, scope)
@@ -423,19 +427,21 @@ def _text(node: Any, scope: Scope) -> Any:
     return "".join(found)
 
 
-def _unary(node: Any, scope: Scope) -> Any:
-    return changed(node.op, evaluate(node.operand, scope))
+def _evaluate_unary(node: Any, scope: Scope) -> Any:
+    return apply_unary_operator(node.op, evaluate(node.operand, scope))
 
 
-def _binary(node: Any, scope: Scope) -> Any:
-    return combine(node.op, evaluate(node.left, scope), evaluate(node.right, scope))
+def _evaluate_binary(node: Any, scope: Scope) -> Any:
+    return apply_binary_operator(node.op, evaluate(node.left, scope), evaluate(node.right, scope))
 
 
-def _compare(node: Any, scope: Scope) -> Any:
-    return compared(node.ops, [evaluate(item, scope) for item in (node.left, *node.comparators)])
+def _evaluate_comparison(node: Any, scope: Scope) -> Any:
+    return apply_comparison(
+        node.ops, [evaluate(item, scope) for item in (node.left, *node.comparators)]
+    )
 
 
-def _boolean(node: Any, scope: Scope) -> Any:
+def _evaluate_boolean(node: Any, scope: Scope) -> Any:
     stops = isinstance(node.op, ast.Or)
     left: list[ast.expr] = []
     for item in node.values:
@@ -453,7 +459,7 @@ def _boolean(node: Any, scope: Scope) -> Any:
     return Expression(left[0] if len(left) == 1 else ast.BoolOp(node.op, left))
 
 
-def _choice(node: Any, scope: Scope) -> Any:
+def _evaluate_conditional(node: Any, scope: Scope) -> Any:
     test = evaluate(node.test, scope)
     if not isinstance(test, Expression):
         return evaluate(node.body if test else node.orelse, scope)
@@ -464,37 +470,39 @@ def _choice(node: Any, scope: Scope) -> Any:
     return Expression(ast.IfExp(test.node, lift(one), lift(other)))
 
 
-def _lambda(node: Any, scope: Scope) -> Any:
+def _evaluate_lambda(node: Any, scope: Scope) -> Any:
     return Closure(node, {**scope.closure.around, **scope.local}, scope.closure.globals, "function")
 
 
-def _comprehension(node: Any, scope: Scope) -> Any:
-    return list(_turns(node.elt, list(node.generators), scope))
+def _evaluate_comprehension(node: Any, scope: Scope) -> Any:
+    return list(_iterate_comprehension(node.elt, list(node.generators), scope))
 
 
-def _turns(element: ast.expr, parts: list[ast.comprehension], scope: Scope) -> Iterator[Any]:
+def _iterate_comprehension(
+    element: ast.expr, parts: list[ast.comprehension], scope: Scope
+) -> Iterator[Any]:
     if not parts:
         yield evaluate(element, scope)
         return
-    for item in known_items(evaluate(parts[0].iter, scope)):
+    for item in list_items(evaluate(parts[0].iter, scope)):
         # Iterations run in order, so statements may come before them as before any other
         # expression.
-        inner = replace(scope, local={**scope.local, **unpacked(parts[0].target, item)})
+        inner = replace(scope, local={**scope.local, **unpack_target(parts[0].target, item)})
         if all(evaluate(test, inner) for test in parts[0].ifs):
-            yield from _turns(element, parts[1:], inner)
+            yield from _iterate_comprehension(element, parts[1:], inner)
 
 
-def _call(node: Any, scope: Scope) -> Any:
+def _evaluate_call(node: Any, scope: Scope) -> Any:
     function = evaluate(node.func, scope)
-    given = list(_spread(node.args, scope))
+    given = list(_evaluate_items(node.args, scope))
     named: dict[str, Any] = {}
     for item in node.keywords:
         value = evaluate(item.value, scope)
         named |= value if item.arg is None else {item.arg: value}
-    return called(function, given, named, scope)
+    return apply_function(function, given, named, scope)
 
 
-def imported(node: ast.Import | ast.ImportFrom) -> dict[str, Any]:
+def import_values(node: ast.Import | ast.ImportFrom) -> dict[str, Any]:
     """Return the values that an import inside a function binds, by name."""
     found: dict[str, Any] = {}
     for alias in node.names:
@@ -511,22 +519,22 @@ def imported(node: ast.Import | ast.ImportFrom) -> dict[str, Any]:
 
 
 _CASES: dict[type[ast.expr], Callable[[Any, Scope], Any]] = {
-    ast.Constant: _constant,
-    ast.Name: _name,
-    ast.Attribute: _attribute,
-    ast.Subscript: _subscript,
-    ast.Slice: _slice,
-    ast.Tuple: _sequence,
-    ast.List: _sequence,
-    ast.Dict: _dict,
-    ast.UnaryOp: _unary,
-    ast.BinOp: _binary,
-    ast.Compare: _compare,
-    ast.BoolOp: _boolean,
-    ast.IfExp: _choice,
-    ast.Lambda: _lambda,
-    ast.Call: _call,
-    ast.JoinedStr: _text,
-    ast.GeneratorExp: _comprehension,
-    ast.ListComp: _comprehension,
+    ast.Constant: _evaluate_constant,
+    ast.Name: _evaluate_name,
+    ast.Attribute: _evaluate_attribute,
+    ast.Subscript: _evaluate_subscript,
+    ast.Slice: _evaluate_slice,
+    ast.Tuple: _evaluate_sequence,
+    ast.List: _evaluate_sequence,
+    ast.Dict: _evaluate_dict,
+    ast.UnaryOp: _evaluate_unary,
+    ast.BinOp: _evaluate_binary,
+    ast.Compare: _evaluate_comparison,
+    ast.BoolOp: _evaluate_boolean,
+    ast.IfExp: _evaluate_conditional,
+    ast.Lambda: _evaluate_lambda,
+    ast.Call: _evaluate_call,
+    ast.JoinedStr: _evaluate_formatted_string,
+    ast.GeneratorExp: _evaluate_comprehension,
+    ast.ListComp: _evaluate_comprehension,
 }

@@ -14,22 +14,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnpipe.codegen.syntax import as_target
-from nnpipe.codegen.syntax import function as define
+from nnpipe.codegen.syntax import build_function as define
 from nnpipe.codegen.torch_code.code_blocks import (
     Closure,
     CodeBlock,
     Names,
     Scope,
     Script,
-    arguments,
+    list_parameters,
 )
 from nnpipe.codegen.torch_code.expression_evaluation import (
-    called,
-    combine,
+    apply_binary_operator,
+    apply_function,
     evaluate,
-    imported,
-    known_items,
-    unpacked,
+    import_values,
+    list_items,
+    unpack_target,
 )
 from nnpipe.codegen.torch_code.values import Expression, ModuleValue, Untranslatable, lift
 from nnpipe.core.messages import docstring_summary
@@ -38,7 +38,7 @@ _TURNS = 16
 _NOTHING = object()
 
 
-def inlined(closure: Closure, given: list[Any], named: Mapping[str, Any], scope: Scope) -> Any:
+def inline_call(closure: Closure, given: list[Any], named: Mapping[str, Any], scope: Scope) -> Any:
     """Return the result of an inlined call.
 
     If the function cannot be inlined, it is written into the script, and the expression of its call
@@ -49,27 +49,30 @@ def inlined(closure: Closure, given: list[Any], named: Mapping[str, Any], scope:
     Untranslatable
         If the function can neither be inlined nor be written.
     """
-    local = bound(closure, given, named)
-    before = scope.script.mark(), scope.block.mark() if scope.block is not None else None
+    local = bind_arguments(closure, given, named)
+    before = (
+        scope.script.save_state(),
+        scope.block.save_state() if scope.block is not None else None,
+    )
     try:
         return _put_in(closure, dict(local), scope)
     except Untranslatable:
-        scope.script.back_to(before[0])
+        scope.script.restore_state(before[0])
         if scope.block is not None and before[1] is not None:
-            scope.block.back_to(before[1])
+            scope.block.restore_state(before[1])
         if isinstance(closure.node, ast.Lambda):
             raise
-        return _written(closure, local, scope)
+        return _write_function(closure, local, scope)
 
 
-def bound(closure: Closure, given: list[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+def bind_arguments(closure: Closure, given: list[Any], named: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a function's parameters by name, including default values."""
     args, values = closure.node.args, [*closure.first, *given]
     plain = [parameter.arg for parameter in (*args.posonlyargs, *args.args)]
     found = dict(zip(plain, values, strict=False))
     if args.vararg:
         found[args.vararg.arg] = tuple(values[len(plain) :])
-    outside = Scope({}, closure, Script(), None, inlined)
+    outside = Scope({}, closure, Script(), None, inline_call)
     for parameter, default in zip(
         plain[len(plain) - len(args.defaults) :], args.defaults, strict=True
     ):
@@ -83,7 +86,7 @@ def bound(closure: Closure, given: list[Any], named: Mapping[str, Any]) -> dict[
 
 def _put_in(closure: Closure, local: dict[str, Any], scope: Scope) -> Any:
     """Return the result of a function whose statements are added to the block of the caller."""
-    uses = _uses(closure.node)
+    uses = _count_uses(closure.node)
     for parameter, value in local.items():
         if type(value) is Expression and not value.is_atomic and uses[parameter] > 1:
             if scope.block is None:
@@ -91,7 +94,7 @@ def _put_in(closure: Closure, local: dict[str, Any], scope: Scope) -> Any:
             local[parameter] = scope.block.bind(value, parameter)
     if isinstance(closure.node, ast.Lambda):
         return evaluate(
-            closure.node.body, Scope(local, closure, scope.script, scope.block, inlined)
+            closure.node.body, Scope(local, closure, scope.script, scope.block, inline_call)
         )
     result = _run(closure.node.body, local, closure, scope, uses)
     return None if result is _NOTHING else result
@@ -106,11 +109,11 @@ def _run(
     ``local`` is updated.
     """
     for statement in body:
-        scope = Scope(local, closure, outer.script, outer.block, inlined)
+        scope = Scope(local, closure, outer.script, outer.block, inline_call)
         if isinstance(statement, ast.Return):
             return None if statement.value is None else evaluate(statement.value, scope)
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
-            local.update(imported(statement))
+            local.update(import_values(statement))
         elif isinstance(statement, ast.FunctionDef):
             around = {**closure.around, **local}
             local[statement.name] = Closure(statement, around, closure.globals, statement.name)
@@ -119,7 +122,7 @@ def _run(
         elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             _assign(statement.targets[0], evaluate(statement.value, scope), local, scope, uses)
         elif isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
-            value = combine(
+            value = apply_binary_operator(
                 statement.op, local[statement.target.id], evaluate(statement.value, scope)
             )
             _assign(statement.target, value, local, scope, uses)
@@ -128,11 +131,11 @@ def _run(
             if (result := _run(branch, local, closure, outer, uses)) is not _NOTHING:
                 return result
         elif isinstance(statement, ast.For) and not statement.orelse:
-            items = known_items(evaluate(statement.iter, scope))
+            items = list_items(evaluate(statement.iter, scope))
             if len(items) > _TURNS:
                 raise Untranslatable("a loop is too long to be unrolled")
             for item in items:
-                local.update(unpacked(statement.target, item))
+                local.update(unpack_target(statement.target, item))
                 if (result := _run(statement.body, local, closure, outer, uses)) is not _NOTHING:
                     return result
         else:
@@ -161,7 +164,7 @@ def _assign(
         found = [Expression(ast.Name(n, ast.Load())) for n in names]
         local.update({part.id: item for part, item in zip(target.elts, found, strict=True)})  # type: ignore[attr-defined]
         return
-    for name, item in unpacked(target, value).items():
+    for name, item in unpack_target(target, value).items():
         if type(item) is Expression and not item.is_atomic and uses[name] > 1:
             if scope.block is None:
                 raise Untranslatable("a statement cannot be added here")
@@ -169,7 +172,7 @@ def _assign(
         local[name] = item
 
 
-def _uses(node: ast.AST) -> Counter[str]:
+def _count_uses(node: ast.AST) -> Counter[str]:
     return Counter(
         n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
     )
@@ -182,7 +185,7 @@ def _is_text(statement: ast.stmt) -> bool:
 # -- functions that are written into the script ---------------------------------------------------
 
 
-def _written(closure: Closure, local: dict[str, Any], scope: Scope) -> Expression:
+def _write_function(closure: Closure, local: dict[str, Any], scope: Scope) -> Expression:
     """Write a function into the script, and return its call with the arguments that are not
     known.
     """
@@ -196,15 +199,15 @@ def _written(closure: Closure, local: dict[str, Any], scope: Scope) -> Expressio
         if isinstance(value, ModuleValue):
             raise Untranslatable("a function needs its module")
         inner[name] = Expression(itself, value.shape, value.live)
-    body = statements_of(closure, inner, scope.script)
-    made = define(closure.name.strip("_"), list(given), body, _doc(closure.node))
+    body = evaluate_statements(closure, inner, scope.script)
+    made = define(closure.name.strip("_"), list(given), body, _get_doc_line(closure.node))
     title = scope.script.define(closure.name.strip("_"), made)
     return Expression(
         ast.Call(ast.Name(title, ast.Load()), [value.node for value in given.values()], [])
     )
 
 
-def statements_of(
+def evaluate_statements(
     closure: Closure, local: dict[str, Any], script: Script, taken: Names | None = None
 ) -> list[ast.stmt]:
     """Return the remaining statements of a function, in which parameters that are not known keep
@@ -212,20 +215,21 @@ def statements_of(
     """
     node = closure.node
     names = Names(
-        {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} | {a.arg for a in arguments(node)}
+        {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        | {a.arg for a in list_parameters(node)}
     )
     names.taken |= taken.taken if taken else set()
     block = CodeBlock(names)
     if isinstance(node, ast.Lambda):
         block.statements.append(
-            ast.Return(lift(evaluate(node.body, Scope(local, closure, script, block, inlined))))
+            ast.Return(lift(evaluate(node.body, Scope(local, closure, script, block, inline_call))))
         )
         return block.statements
-    _Writer(closure, script, _changing(node)).write(node.body, local, block)
+    _StatementWriter(closure, script, _find_changing_names(node)).write(node.body, local, block)
     return block.statements
 
 
-class _Writer:
+class _StatementWriter:
     """A writer of the statements that remain of a function after partial evaluation."""
 
     def __init__(self, closure: Closure, script: Script, changing: frozenset[str]) -> None:
@@ -236,25 +240,29 @@ class _Writer:
         always reached.
         """
         for statement in body:
-            scope = Scope(local, self.closure, self.script, block, inlined)
+            scope = Scope(local, self.closure, self.script, block, inline_call)
             if isinstance(statement, ast.Return):
                 value = None if statement.value is None else lift(evaluate(statement.value, scope))
                 block.statements.append(ast.Return(value))
                 return True
             if isinstance(statement, ast.If):
-                if self._branch(statement, local, block, scope):
+                if self._write_branch(statement, local, block, scope):
                     return True
             elif isinstance(statement, ast.For):
-                self._loop(statement, local, block, scope)
+                self._write_loop(statement, local, block, scope)
             elif isinstance(statement, (ast.Assign, ast.AugAssign)):
-                self._assign(statement, local, block, scope)
+                self._write_assignment(statement, local, block, scope)
             elif isinstance(statement, ast.Expr) and not _is_text(statement):
-                block.statements.append(ast.Expr(lift(self._effect(statement.value, scope))))
+                block.statements.append(
+                    ast.Expr(lift(self._evaluate_effect(statement.value, scope)))
+                )
             else:
                 _run([statement], local, self.closure, scope, Counter())
         return False
 
-    def _branch(self, node: ast.If, local: dict[str, Any], block: CodeBlock, scope: Scope) -> bool:
+    def _write_branch(
+        self, node: ast.If, local: dict[str, Any], block: CodeBlock, scope: Scope
+    ) -> bool:
         test = evaluate(node.test, scope)
         if not isinstance(test, Expression):
             return self.write(node.body if test else node.orelse, local, block)
@@ -266,17 +274,19 @@ class _Writer:
         block.statements.append(ast.If(test.node, *parts))
         return False
 
-    def _loop(self, node: ast.For, local: dict[str, Any], block: CodeBlock, scope: Scope) -> None:
+    def _write_loop(
+        self, node: ast.For, local: dict[str, Any], block: CodeBlock, scope: Scope
+    ) -> None:
         over = evaluate(node.iter, scope)
         if not isinstance(over, Expression):
             over = Expression(lift(over))
         inner, within = CodeBlock(block.names), dict(local)
-        for name in _targets(node.target):
+        for name in _list_target_names(node.target):
             within[name] = Expression(ast.Name(name, ast.Load()))
         self.write(node.body, within, inner)
         block.statements.append(ast.For(as_target(node.target), over.node, inner.statements, []))
 
-    def _assign(
+    def _write_assignment(
         self,
         node: ast.Assign | ast.AugAssign,
         local: dict[str, Any],
@@ -286,19 +296,23 @@ class _Writer:
         value = evaluate(node.value, scope)
         target = node.target if isinstance(node, ast.AugAssign) else node.targets[0]
         if isinstance(node, ast.AugAssign):
-            value = combine(node.op, evaluate(ast.Name(node.target.id, ast.Load()), scope), value)  # type: ignore[union-attr]
-        names = _targets(target)
+            target_name = node.target.id  # type: ignore[union-attr]
+            before = evaluate(ast.Name(target_name, ast.Load()), scope)
+            value = apply_binary_operator(node.op, before, value)
+        names = _list_target_names(target)
         if not self.changing.intersection(names) and not isinstance(value, Expression):
-            local.update(unpacked(target, value))
+            local.update(unpack_target(target, value))
             return
-        changed = isinstance(value, Expression) and self.changing.intersection(_targets(value.node))
+        changed = isinstance(value, Expression) and self.changing.intersection(
+            _list_target_names(value.node)
+        )
         if (
             isinstance(value, Expression)
             and value.is_atomic
             and not changed
             and not self.changing.intersection(names)
         ):
-            local.update(unpacked(target, value))
+            local.update(unpack_target(target, value))
             return
         block.statements.append(ast.Assign([as_target(target)], lift(value)))
         for name in names:
@@ -310,12 +324,12 @@ class _Writer:
             shape = None if name in self.changing else kept.shape
             local[name] = Expression(ast.Name(name, ast.Load()), shape)
 
-    def _effect(self, node: ast.expr, scope: Scope) -> Any:
+    def _evaluate_effect(self, node: ast.expr, scope: Scope) -> Any:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             owner = evaluate(node.func.value, scope)
             if isinstance(owner, Expression):
                 given = [evaluate(argument, scope) for argument in node.args]
-                return called(
+                return apply_function(
                     Expression(ast.Attribute(owner.node, node.func.attr, ast.Load())),
                     given,
                     {},
@@ -324,16 +338,16 @@ class _Writer:
         raise Untranslatable("the effect of a statement is not known")
 
 
-def _changing(node: ast.FunctionDef) -> frozenset[str]:
+def _find_changing_names(node: ast.FunctionDef) -> frozenset[str]:
     """Return the names that are assigned more than once or in a loop, or whose methods are
     called as statements.
     """
-    counts: Counter[str] = Counter(a.arg for a in arguments(node))
+    counts: Counter[str] = Counter(a.arg for a in list_parameters(node))
     inside: set[str] = set()
     for item in ast.walk(node):
         if isinstance(item, (ast.Assign, ast.AugAssign)):
             for target in item.targets if isinstance(item, ast.Assign) else [item.target]:
-                counts.update(_targets(target))
+                counts.update(_list_target_names(target))
         if isinstance(item, ast.For):
             for part in ast.walk(item):
                 if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
@@ -345,10 +359,10 @@ def _changing(node: ast.FunctionDef) -> frozenset[str]:
     return frozenset(inside | {name for name, count in counts.items() if count > 1})
 
 
-def _targets(target: ast.expr) -> list[str]:
+def _list_target_names(target: ast.expr) -> list[str]:
     return [item.id for item in ast.walk(target) if isinstance(item, ast.Name)]
 
 
-def _doc(node: ast.AST) -> str:
+def _get_doc_line(node: ast.AST) -> str:
     """Return the summary of a function's docstring; the empty string if it has none."""
     return docstring_summary(ast.get_docstring(node)) if isinstance(node, ast.FunctionDef) else ""

@@ -10,31 +10,46 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.codegen.layer_imports import is_foreign, torch_layer_call
-from nnpipe.codegen.syntax import assign, attribute, call, class_, dotted, literal, quoted
-from nnpipe.codegen.syntax import function as define
-from nnpipe.codegen.torch_code.code_blocks import CodeBlock, Names, NoSource, Scope, Script, tidied
-from nnpipe.codegen.torch_code.expression_evaluation import called
-from nnpipe.codegen.torch_code.function_evaluation import inlined
+from nnpipe.codegen.layer_imports import build_torch_layer_call, is_foreign
+from nnpipe.codegen.syntax import (
+    assign,
+    attribute,
+    build_class,
+    build_dotted_name,
+    call,
+    fill_template,
+    literal,
+)
+from nnpipe.codegen.syntax import build_function as define
+from nnpipe.codegen.torch_code.code_blocks import (
+    CodeBlock,
+    Names,
+    NoSource,
+    Scope,
+    Script,
+    remove_intermediate_names,
+)
+from nnpipe.codegen.torch_code.expression_evaluation import apply_function
+from nnpipe.codegen.torch_code.function_evaluation import inline_call
 from nnpipe.codegen.torch_code.layer_class import (
     Change,
-    activity,
-    changes_of,
-    core_of,
-    inner_class,
-    layer_class,
-    methods,
-    nowhere,
+    add_activity_penalty,
+    build_change_statements,
+    build_core_call,
+    build_penalty_methods,
+    create_empty_closure,
+    write_inner_class,
+    write_layer_class,
 )
 from nnpipe.codegen.torch_code.values import Expression, ModuleValue, Untranslatable, lift
 from nnpipe.core.errors import ConfigError, MissingDependency
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.shape_inference import LayerEntry, Ref, infer
 from nnpipe.layers.graph.submodel import Submodel
-from nnpipe.layers.graph.weights import variables_of
+from nnpipe.layers.graph.weights import list_variables
 from nnpipe.layers.problems import raise_if
-from nnpipe.layers.torch.network_module import computed
-from nnpipe.layers.torch.to_torch import backend_problems
+from nnpipe.layers.torch.network_module import build_layer_module
+from nnpipe.layers.torch.to_torch import find_backend_problems
 from nnpipe.layers.vocabulary import initialisers as law
 from nnpipe.layers.vocabulary.input import Input
 from nnpipe.layers.vocabulary.layer import Layer, Shape
@@ -45,7 +60,7 @@ SELF = ast.Name("self", ast.Load())
 
 
 @dataclass
-class Written:
+class NetworkClass:
     """A network that has been written into a script.
 
     Attributes
@@ -60,7 +75,9 @@ class Written:
     parameters: dict[str, str] = field(default_factory=dict)
 
 
-def network_class(graph: NetworkGraph, script: Script, wanted: str = "Network") -> Written:
+def write_network_class(
+    graph: NetworkGraph, script: Script, wanted: str = "Network"
+) -> NetworkClass:
     """Write the class of a network into a script, and return its name and the places of its
     weights.
 
@@ -79,22 +96,22 @@ def network_class(graph: NetworkGraph, script: Script, wanted: str = "Network") 
         ) from None
     found = infer(graph)
     raise_if(found.problems, graph.name)
-    raise_if(backend_problems(graph, "torch"), graph.name)
+    raise_if(find_backend_problems(graph, "torch"), graph.name)
     try:
-        return _Network(graph, script, wanted, whole=True).write()
+        return _NetworkWriter(graph, script, wanted, whole=True).write()
     except (Untranslatable, NoSource) as error:
         raise ConfigError(f"{graph.name}: cannot be written as PyTorch code: {error}") from None
 
 
-def state_of(
-    written: Written, graph: NetworkGraph, weights: Mapping[str, np.ndarray]
+def build_state_dict(
+    written: NetworkClass, graph: NetworkGraph, weights: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
     """Return a network's weights as the ``state_dict`` of its class, with PyTorch's order of
     axes and shapes.
     """
 
     state = {}
-    for name, variable in variables_of(graph).items():
+    for name, variable in list_variables(graph).items():
         value = np.asarray(weights[name], dtype=np.float32)
         value = value if variable.axes is None else value.transpose(variable.axes)
         shape = variable.torch_shape
@@ -104,7 +121,7 @@ def state_of(
     return state
 
 
-class _Network:
+class _NetworkWriter:
     def __init__(
         self, graph: NetworkGraph, script: Script, wanted: str, whole: bool = False
     ) -> None:
@@ -115,17 +132,17 @@ class _Network:
         self.parts: dict[str, str] = {}
         self.made: list[ast.stmt] = []
         self.forward = CodeBlock(Names({"self", "nn", "F", "torch"}))
-        self.written = Written("")
+        self.written = NetworkClass("")
         self.still: list[str] = []
         self.telling: set[str] = set()
         self.regularised = False
-        self.used = used_outputs(graph)
+        self.used = find_used_outputs(graph)
         self.own: dict[str, bool] = {}
         self.modules: dict[str, Any] = {}
         self.whole = whole
         self.more: list[ast.stmt] = []
 
-    def write(self) -> Written:
+    def write(self) -> NetworkClass:
         found = infer(self.graph)
         values: dict[Ref, Expression] = {}
         inputs = []
@@ -136,7 +153,7 @@ class _Network:
             if not isinstance(entry.layer, Input):
                 given = [values[ref] for ref in entry.uses[number].inputs]
                 shapes = tuple(found.shapes[ref] for ref in entry.uses[number].inputs)
-                for index, value in enumerate(self._use(entry, number, given, shapes)):
+                for index, value in enumerate(self._write_layer_use(entry, number, given, shapes)):
                     ref = Ref(entry.layer.name, number, index)
                     values[ref] = Expression(value, found.shapes[ref])
         outputs = [values[ref].node for ref in self.graph.outputs]
@@ -147,50 +164,52 @@ class _Network:
         if isinstance(last, ast.Assign) and isinstance(last.targets[0], ast.Name):
             self.telling.discard(last.targets[0].id)
         if self.whole:
-            self.more = methods(
+            self.more = build_penalty_methods(
                 self.graph, self.written.parameters, self.script, _is_watched(self.graph)
             )
-        self.written.title = self.script.define(self.wanted, self._class(inputs))
+        self.written.title = self.script.define(self.wanted, self._build_class(inputs))
         return self.written
 
     # -- one layer -------------------------------------------------------------------------------
 
-    def _use(
+    def _write_layer_use(
         self, entry: LayerEntry, number: int, given: list[Expression], shapes: tuple[Shape, ...]
     ) -> list[ast.expr]:
         layer, name = entry.layer, entry.layer.name
         if number == 0 or name not in self.modules:
-            self._declare(entry, given, shapes)
+            self._declare_layer(entry, given, shapes)
         training = entry.uses[number].training
         if training is not None:
             mine = attribute(SELF, self.parts[name])
             value: Any = Expression(
-                call("used_as", mine, literal(training), *(g.node for g in given))
+                call("run_in_mode", mine, literal(training), *(g.node for g in given))
             )
         elif self.own[name]:
             value = Expression(call(attribute(SELF, self.parts[name]), *(g.node for g in given)))
         else:
-            value = self._inline(self.modules[name], given)
+            value = self._inline_layer(self.modules[name], given)
         used = [
             Ref(name, number, index) in self.used for index in range(len(layer.shapes(*shapes)))
         ]
-        found = self._named(value, layer, used)
-        self.regularised |= activity(layer, found, self.script, self.forward)
+        found = self._bind_outputs(value, layer, used)
+        self.regularised |= add_activity_penalty(layer, found, self.script, self.forward)
         return found
 
-    def _declare(
+    def _declare_layer(
         self, entry: LayerEntry, given: list[Expression], shapes: tuple[Shape, ...]
     ) -> None:
         layer = entry.layer
         name = layer.name
         if isinstance(layer, Submodel):
-            inner = _Network(layer.placed(shapes), self.script, camel(name)).write()
+            inner = _NetworkWriter(
+                layer.with_input_shapes(shapes), self.script, to_class_name(name)
+            ).write()
             self._put(name, call(inner.title))
             self.own[name], self.modules[name] = True, None
             for weight, place in inner.parameters.items():
                 self.written.parameters[f"{name}/{weight}"] = f"{self.parts[name]}.{place}"
         else:
-            self._declare_plain(entry, given, shapes)
+            self._declare_plain_layer(entry, given, shapes)
             prefix = f"{self.parts[name]}.core." if self.own[name] else f"{self.parts.get(name)}."
             for variable in layer.variables(*shapes):
                 self.written.parameters[f"{name}/{variable.name}"] = prefix + variable.torch_name
@@ -202,61 +221,65 @@ class _Network:
             if isinstance(layer, (BatchNorm, Submodel)):
                 self.still.append(self.parts[name])
 
-    def _declare_plain(
+    def _declare_plain_layer(
         self, entry: LayerEntry, given: list[Expression], shapes: tuple[Shape, ...]
     ) -> None:
-        layer, script = entry.layer, self.script.mark()
-        module = self.modules[layer.name] = computed(layer, shapes)
+        layer, script = entry.layer, self.script.save_state()
+        module = self.modules[layer.name] = build_layer_module(layer, shapes)
         self.own[layer.name] = any(use.training is not None for use in entry.uses)
-        self.own[layer.name] |= not self._fits_inline(module, given)
+        self.own[layer.name] |= not self._can_inline(module, given)
         try:
             made: ast.expr | None = None
             changes: list[Change] = []
             if self.own[layer.name]:
-                made = call(layer_class(module, self.script, shapes))
+                made = call(write_layer_class(module, self.script, shapes))
             elif module.core is not None:
-                made, changes = core_of(module.core, self.script, inner_class)
+                made, changes = build_core_call(module.core, self.script, write_inner_class)
         except (Untranslatable, NoSource):
             if not is_foreign(layer):
                 raise
-            self.script.back_to(script)
+            self.script.restore_state(script)
             self.own[layer.name] = True
-            made, changes = torch_layer_call(layer, shapes, self.script), []
+            made, changes = build_torch_layer_call(layer, shapes, self.script), []
         if made is not None:
             self._put(layer.name, made)
-            self.made += changes_of(attribute(SELF, self.parts[layer.name]), changes)
+            self.made += build_change_statements(attribute(SELF, self.parts[layer.name]), changes)
 
     def _put(self, name: str, made: ast.expr) -> None:
         self.parts[name] = self.attributes.fresh(name)
         self.made.append(assign(attribute(SELF, self.parts[name]), made))
 
-    def _fits_inline(self, module: Any, given: list[Expression]) -> bool:
+    def _can_inline(self, module: Any, given: list[Expression]) -> bool:
         """Return whether a layer can be inlined in the network's ``forward``; the attempt leaves
         no trace.
         """
-        forward, script, parts = self.forward.mark(), self.script.mark(), dict(self.parts)
+        forward, script, parts = (
+            self.forward.save_state(),
+            self.script.save_state(),
+            dict(self.parts),
+        )
         self.parts[module.layer.name] = "part"
         try:
-            self._inline(module, given)
+            self._inline_layer(module, given)
             return True
         except (Untranslatable, NoSource):
             return False
         finally:
-            self.forward.back_to(forward)
-            self.script.back_to(script)
+            self.forward.restore_state(forward)
+            self.script.restore_state(script)
             self.parts = parts
 
-    def _inline(self, module: Any, given: list[Expression]) -> Any:
+    def _inline_layer(self, module: Any, given: list[Expression]) -> Any:
         core = attribute(SELF, self.parts[module.layer.name]) if module.core is not None else None
         standing = ModuleValue(SELF, live=module, core=core)
-        return called(
+        return apply_function(
             module.call,
             [standing, *given],
             {},
-            Scope({}, nowhere(), self.script, self.forward, inlined),
+            Scope({}, create_empty_closure(), self.script, self.forward, inline_call),
         )
 
-    def _named(self, value: Any, layer: Layer, used: list[bool]) -> list[ast.expr]:
+    def _bind_outputs(self, value: Any, layer: Layer, used: list[bool]) -> list[ast.expr]:
         """Assign the outputs of a layer to names, and return the names; those of unused outputs
         start with ``_``.
         """
@@ -276,9 +299,9 @@ class _Network:
 
     # -- the class -------------------------------------------------------------------------------
 
-    def _class(self, inputs: list[str]) -> ast.ClassDef:
-        start = quoted("super().__init__()")
-        start += quoted("self.activity = {}") if self.regularised else []
+    def _build_class(self, inputs: list[str]) -> ast.ClassDef:
+        start = fill_template("super().__init__()")
+        start += fill_template("self.activity = {}") if self.regularised else []
         start += self.made
         body: list[ast.stmt] = [define("__init__", ["self"], start)] if len(start) > 1 else []
         if self.still:
@@ -286,7 +309,7 @@ class _Network:
             mode = define(
                 "train",
                 ["self", "mode"],
-                [*quoted("super().train(mode)"), *rest, *quoted("return self")],
+                [*fill_template("super().train(mode)"), *rest, *fill_template("return self")],
             )
             mode.args.defaults = [ast.Constant(True)]
             mode.body[:0] = [
@@ -297,12 +320,16 @@ class _Network:
             body.append(mode)
         body += self.more
         body.append(
-            define("forward", ["self", *inputs], tidied(self.forward.statements, self.telling))
+            define(
+                "forward",
+                ["self", *inputs],
+                remove_intermediate_names(self.forward.statements, self.telling),
+            )
         )
-        return class_(self.wanted, dotted("nn.Module"), body)
+        return build_class(self.wanted, build_dotted_name("nn.Module"), body)
 
 
-def used_outputs(graph: NetworkGraph) -> set[Ref]:
+def find_used_outputs(graph: NetworkGraph) -> set[Ref]:
     """Return the outputs that other layers use or that are outputs of the network."""
     taken = {ref for entry in graph.entries for use in entry.uses for ref in use.inputs}
     return taken | set(graph.outputs)
@@ -321,7 +348,7 @@ def _is_watched(graph: NetworkGraph) -> bool:
     return found
 
 
-def camel(text: str) -> str:
+def to_class_name(text: str) -> str:
     """Return a name in the form of a class name, such as ``SmallNet`` for ``small_net``."""
     return (
         "".join(part[:1].upper() + part[1:] for part in re.split(r"\W|_", text) if part)
@@ -329,7 +356,7 @@ def camel(text: str) -> str:
     )
 
 
-def first_weights(graph: NetworkGraph, written: Written, script: Script) -> str:
+def write_weight_initialisation(graph: NetworkGraph, written: NetworkClass, script: Script) -> str:
     """Write the function that initialises a network's weights into a script, and return its name.
 
     The distributions are those of the initialisers; PyTorch draws the numbers.
@@ -340,15 +367,17 @@ def first_weights(graph: NetworkGraph, written: Written, script: Script) -> str:
         If an initialiser cannot be translated.
     """
     body: list[ast.stmt] = []
-    for title, variable in variables_of(graph).items():
-        place = dotted(f"network.{written.parameters[title]}")
-        body += _drawn(variable.initialiser, variable.shape, place)
+    for title, variable in list_variables(graph).items():
+        place = build_dotted_name(f"network.{written.parameters[title]}")
+        body += _build_initialisation(variable.initialiser, variable.shape, place)
     made = define("first_weights", ["network"], body, "Initialise the weights of a network.")
     made.decorator_list = [call("torch.no_grad")]
     return script.define("first_weights", made)
 
 
-def _drawn(initialiser: Any, shape: tuple[int, ...], place: ast.expr) -> list[ast.stmt]:
+def _build_initialisation(
+    initialiser: Any, shape: tuple[int, ...], place: ast.expr
+) -> list[ast.stmt]:
     """Return the statements that initialise one weight of a shape in Keras's order of axes."""
     seed = getattr(initialiser, "seed", None)
     more: dict[str, ast.expr] = {}
@@ -365,25 +394,25 @@ def _drawn(initialiser: Any, shape: tuple[int, ...], place: ast.expr) -> list[as
     if isinstance(initialiser, law.RandomNormal):
         return _init("normal_", place, initialiser.mean, initialiser.stddev, **more)
     if isinstance(initialiser, law.TruncatedNormal):
-        return _truncated(place, initialiser.mean, initialiser.stddev, more)
+        return _build_truncated_normal(place, initialiser.mean, initialiser.stddev, more)
     if hasattr(initialiser, "spread"):
         distribution, width = initialiser.spread(shape)
         if distribution == "uniform":
             return _init("uniform_", place, -width, width, **more)
         if distribution == "untruncated_normal":
             return _init("normal_", place, 0.0, width, **more)
-        return _truncated(place, 0.0, width, more)
+        return _build_truncated_normal(place, 0.0, width, more)
     if isinstance(initialiser, law.Orthogonal):
         gain = {} if initialiser.gain == 1 else {"gain": literal(initialiser.gain)}
         return _init("orthogonal_", place, **gain, **more)
     if hasattr(initialiser, "inner"):  # the bias of an LSTM, whose forget gate starts with ones
         width = shape[-1] // 4
         part = ast.Subscript(place, ast.Slice(literal(width), literal(2 * width)), ast.Load())
-        return [*_drawn(initialiser.inner, shape, place), *_init("ones_", part)]
+        return [*_build_initialisation(initialiser.inner, shape, place), *_init("ones_", part)]
     raise Untranslatable(f"{type(initialiser).__name__} cannot be translated")
 
 
-def _truncated(
+def _build_truncated_normal(
     place: ast.expr, mean: float, width: float, more: dict[str, ast.expr]
 ) -> list[ast.stmt]:
     edges = {"a": literal(mean - 2 * width), "b": literal(mean + 2 * width)}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
-from nnpipe.codegen.syntax import call, literal, name
+from nnpipe.codegen.syntax import build_name, call, literal
 
 
 class Untranslatable(Exception):
@@ -101,7 +101,7 @@ def lift(value: Any) -> ast.expr:
     if isinstance(value, Expression):
         return value.node
     if isinstance(value, float) and not math.isfinite(value):
-        return call(name("float"), literal(str(value)))
+        return call(build_name("float"), literal(str(value)))
     if value is None or isinstance(value, (bool, int, float, str)):
         return literal(value)
     if isinstance(value, tuple):
@@ -112,11 +112,11 @@ def lift(value: Any) -> ast.expr:
         return ast.Dict([lift(key) for key in value], [lift(item) for item in value.values()])
     title = str(getattr(value, "__name__", ""))
     if isinstance(value, (BuiltinFunctionType, type)) and getattr(builtins, title, None) is value:
-        return name(title)
+        return build_name(title)
     raise Untranslatable(f"{type(value).__name__} cannot be written as code")
 
 
-def of_torch(value: Any) -> bool:
+def is_torch_module(value: Any) -> bool:
     """Return whether a value is the module ``torch`` or a module below it."""
     return isinstance(value, ModuleType) and value.__name__.partition(".")[0] == "torch"
 

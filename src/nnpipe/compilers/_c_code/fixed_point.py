@@ -15,7 +15,7 @@ LIMITS = {
 }
 
 
-def multiplier_of(factor: float) -> tuple[int, int]:
+def quantize_multiplier(factor: float) -> tuple[int, int]:
     """Return a multiplier of 31 bits and a shift (to the left if positive) that are close to a
     factor.
 
@@ -38,7 +38,7 @@ def multiplier_of(factor: float) -> tuple[int, int]:
     return (0, 0) if shift < -31 else (multiplier, shift)
 
 
-def scale_of(tensor: ProgramTensor) -> float:
+def get_scale(tensor: ProgramTensor) -> float:
     """Return the scale of a tensor that is quantised as a whole; a 32-bit float.
 
     Raises
@@ -56,13 +56,13 @@ def scale_of(tensor: ProgramTensor) -> float:
     return scale
 
 
-def zero_of(tensor: ProgramTensor) -> int:
-    """Return the zero point of a tensor that :func:`scale_of` takes."""
-    scale_of(tensor)
+def get_zero_point(tensor: ProgramTensor) -> int:
+    """Return the zero point of a tensor that :func:`get_scale` takes."""
+    get_scale(tensor)
     return int(tensor.spec.zero_point or 0)  # type: ignore[arg-type]
 
 
-def scales_of(tensor: ProgramTensor, channels: int, axis: int) -> list[float]:
+def get_channel_scales(tensor: ProgramTensor, channels: int, axis: int) -> list[float]:
     """Return the scale of each channel of weights.
 
     Raises
@@ -72,35 +72,42 @@ def scales_of(tensor: ProgramTensor, channels: int, axis: int) -> list[float]:
     """
     scale, zero = tensor.spec.scale, tensor.spec.zero_point
     if not isinstance(scale, tuple):
-        return [scale_of(tensor)] * channels
+        return [get_scale(tensor)] * channels
     if len(scale) != channels or tensor.spec.axis != axis or min(scale) < 0 or any(zero or ()):  # type: ignore[arg-type]
         raise CompileError("weights are quantised in a way that its kernel does not know")
     return list(scale)
 
 
-def rounded(x: float) -> int:
+def round_half_away(x: float) -> int:
     """Return the nearest whole number, halves away from zero."""
     return math.floor(abs(x) + 0.5) * (1 if x >= 0 else -1)
 
 
-def quantised_range(activation: int, tensor: ProgramTensor) -> tuple[int, int]:
+def quantize_activation_range(activation: int, tensor: ProgramTensor) -> tuple[int, int]:
     """Return the least and greatest value of a quantised output with a fused activation."""
     low, high = LIMITS[tensor.spec.dtype]
-    least, most = float_range(activation)
-    scale, zero = np.float32(scale_of(tensor)), zero_of(tensor)
+    least, most = get_activation_range(activation)
+    scale, zero = np.float32(get_scale(tensor)), get_zero_point(tensor)
     with np.errstate(over="ignore"):
         if math.isfinite(least):
             low = max(
-                low, min(high, zero + rounded(float(np.clip(np.float32(least) / scale, -1e9, 1e9))))
+                low,
+                min(
+                    high,
+                    zero + round_half_away(float(np.clip(np.float32(least) / scale, -1e9, 1e9))),
+                ),
             )
         if math.isfinite(most):
             high = min(
-                high, max(low, zero + rounded(float(np.clip(np.float32(most) / scale, -1e9, 1e9))))
+                high,
+                max(
+                    low, zero + round_half_away(float(np.clip(np.float32(most) / scale, -1e9, 1e9)))
+                ),
             )
     return low, high
 
 
-def float_range(activation: int) -> tuple[float, float]:
+def get_activation_range(activation: int) -> tuple[float, float]:
     """Return the least and greatest value after a fused activation.
 
     Raises
@@ -119,20 +126,22 @@ def float_range(activation: int) -> tuple[float, float]:
 _MOST = (1 << 31) - 1
 
 
-def rescaled(x: int, multiplier: int, shift: int) -> int:
+def apply_multiplier(x: int, multiplier: int, shift: int) -> int:
     """Return a 32-bit number times a factor, rounded twice as TensorFlow Lite's reference
     kernels do.
     """
-    return divided(high_product(x << max(shift, 0), multiplier), max(-shift, 0))
+    return divide_by_power_of_two(
+        compute_high_product(x << max(shift, 0), multiplier), max(-shift, 0)
+    )
 
 
-def high_product(a: int, b: int) -> int:
+def compute_high_product(a: int, b: int) -> int:
     """Return twice the upper half of a product of two 32-bit numbers, rounded."""
     nudged = a * b + ((1 << 30) if a * b >= 0 else 1 - (1 << 30))
     return min(_MOST, abs(nudged) >> 31 if nudged >= 0 else -(abs(nudged) >> 31))
 
 
-def inverse_root(x: int) -> tuple[int, int]:
+def compute_inverse_root(x: int) -> tuple[int, int]:
     """Return the multiplier and the shift of one divided by the square root of a whole number.
 
     Newton's method with 32-bit numbers of three bits before the point, as TensorFlow Lite has it.
@@ -144,20 +153,24 @@ def inverse_root(x: int) -> tuple[int, int]:
         x, shift = x // 4, shift + 1
     pairs = (32 - x.bit_length() - 1) // 2 - 1
     x, shift = x << 2 * pairs, shift - pairs
-    half = divided(x >> 1, 1)
+    half = divide_by_power_of_two(x >> 1, 1)
     root = 1 << 28
     for _ in range(5):
-        cube = _raised(high_product(high_product(root, root), root), 6)
-        root = _raised(high_product((1 << 28) + (1 << 27), root) - high_product(half, cube), 3)
-    root = high_product(root, 1518500250)
+        cube = _shift_left_saturating(
+            compute_high_product(compute_high_product(root, root), root), 6
+        )
+        root = _shift_left_saturating(
+            compute_high_product((1 << 28) + (1 << 27), root) - compute_high_product(half, cube), 3
+        )
+    root = compute_high_product(root, 1518500250)
     return (root << -shift, 0) if shift < 0 else (root, -shift)
 
 
-def _raised(x: int, by: int) -> int:
+def _shift_left_saturating(x: int, by: int) -> int:
     return max(-_MOST - 1, min(_MOST, x << by))
 
 
-def power_of_e(x: int, bits: int) -> int:
+def compute_exponential(x: int, bits: int) -> int:
     """Return e to the power of a 32-bit number that is not above zero and has some bits before the
     point.
 
@@ -169,19 +182,21 @@ def power_of_e(x: int, bits: int) -> int:
     quarter = 1 << 29 - bits
     rest = (x & quarter - 1) - quarter
     y = (rest << bits) + (1 << 28)
-    square = high_product(y, y)
-    total = divided(high_product(square, square), 2) + high_product(square, y)
-    total = y + divided(high_product(total, 715827883) + square, 1)
-    found = 1895147668 + high_product(1895147668, total)
+    square = compute_high_product(y, y)
+    total = divide_by_power_of_two(compute_high_product(square, square), 2) + compute_high_product(
+        square, y
+    )
+    total = y + divide_by_power_of_two(compute_high_product(total, 715827883) + square, 1)
+    found = 1895147668 + compute_high_product(1895147668, total)
     for n, power in enumerate(
         (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)[: bits + 2]
     ):
         if (rest - x) & quarter << n:
-            found = high_product(found, power)
+            found = compute_high_product(found, power)
     return found
 
 
-def divided(x: int, by: int) -> int:
+def divide_by_power_of_two(x: int, by: int) -> int:
     """Return a number divided by a power of two, halves rounded away from zero."""
     mask = (1 << by) - 1
     return (x >> by) + ((x & mask) > (mask >> 1) + (x < 0))

@@ -18,7 +18,7 @@ from nnpipe.compilers._c_code.operators.catalogue import BUILDERS
 from nnpipe.compilers._c_code.step import C_TYPES, Builder, CKernel, CStep, OperatorView
 from nnpipe.core.errors import ArtifactError, CompileError
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.formats.tflite_graph import TFLiteProgram, operator_name
+from nnpipe.formats.tflite_graph import TFLiteProgram, get_operator_name
 
 _KERNELS = Path(__file__).with_name("kernels")
 _ALIGNMENT = 16
@@ -68,7 +68,7 @@ class Source:
         return "\n".join([*self.kernels, self.body])
 
 
-def source_of(
+def generate_source(
     program: TFLiteProgram,
     seconds: int,
     own: Mapping[str, Builder] = MappingProxyType({}),
@@ -101,7 +101,7 @@ def source_of(
     for number, operator in enumerate(program.operators):
         name, builder = BUILDERS.get(operator.code, ("", None))
         if builder is None:
-            name = operator.custom[:60] or operator_name(operator.code)
+            name = operator.custom[:60] or get_operator_name(operator.code)
             builder = own.get(operator.custom or name)
         if builder is None:
             told = f"the custom {name!r}" if operator.custom else name
@@ -135,9 +135,10 @@ class _Writer:
         self._constants: dict[bytes, tuple[str, npt.NDArray[np.generic]]] = {}
         self._inputs = list(program.file.inputs.values())
         self._outputs = [same.get(n, n) for n in program.file.outputs.values()]
-        self._lives = self._lifetimes()
+        self._lives = self._compute_lifetimes()
         buffers = [
-            Buffer(first, last + 1, self._bytes(n)) for n, (first, last) in self._lives.items()
+            Buffer(first, last + 1, self._count_bytes(n))
+            for n, (first, last) in self._lives.items()
         ]
         scratch = {
             place: step.scratch for place, (_, step, _, _) in enumerate(steps) if step.scratch
@@ -149,21 +150,21 @@ class _Writer:
         self._offsets = dict(zip(self._lives, self._plan.offsets, strict=False))
         self._scratch = dict(zip(scratch, self._plan.offsets[len(self._lives) :], strict=True))
 
-    def _bytes(self, number: int) -> int:
+    def _count_bytes(self, number: int) -> int:
         tensor = self._program.tensors[number]
         if tensor is None or tensor.spec.dtype not in C_TYPES:
             raise CompileError("a value has a type that C does not know")
         return tensor.count * np.dtype(tensor.spec.dtype).itemsize
 
-    def _lifetimes(self) -> dict[int, tuple[int, int]]:
+    def _compute_lifetimes(self) -> dict[int, tuple[int, int]]:
         """Return the first and last step during which each value in the arena is needed."""
         found = dict.fromkeys(self._inputs, (0, 0))
         read = [number for _, _, inputs, _ in self._steps for number in inputs if number >= 0]
         # A state keeps its place between runs; it begins with zeros, as all of the arena does.
-        found |= {number: (0, len(self._steps)) for number in read if self._keeps(number)}
+        found |= {number: (0, len(self._steps)) for number in read if self._is_state(number)}
         for place, (name, _, inputs, outputs) in enumerate(self._steps):
             for number in inputs:
-                if number < 0 or self._content(number) is not None:
+                if number < 0 or self._get_content(number) is not None:
                     continue
                 if number not in found:
                     raise CompileError(f"{name} reads a value before it is computed")
@@ -175,15 +176,15 @@ class _Writer:
         for number in self._outputs:
             if number in found:
                 found[number] = (found[number][0], len(self._steps))
-            elif self._content(number) is None:
+            elif self._get_content(number) is None:
                 raise CompileError("an output is never computed")
         return found
 
-    def _keeps(self, number: int) -> bool:
+    def _is_state(self, number: int) -> bool:
         tensor = self._program.tensors[number]
         return tensor is not None and tensor.variable
 
-    def _content(self, number: int) -> npt.NDArray[np.generic] | None:
+    def _get_content(self, number: int) -> npt.NDArray[np.generic] | None:
         tensor = self._program.tensors[number]
         return (
             None if tensor is None or tensor.variable or number in self._inputs else tensor.content
@@ -196,45 +197,47 @@ class _Writer:
             self._constants[key] = (f"nn_constant_{len(self._constants)}", array)
         return self._constants[key][0]
 
-    def _place(self, number: int, writes: bool = False) -> str:
-        content = self._content(number)
+    def _format_address(self, number: int, writes: bool = False) -> str:
+        content = self._get_content(number)
         if content is not None:
             return self._constant(content)
         tensor = self._program.tensors[number]
         kind = C_TYPES[tensor.spec.dtype]  # type: ignore[union-attr]
         return f"({'' if writes else 'const '}{kind} *)(nn_arena.bytes + {self._offsets[number]})"
 
-    def _statements(self) -> Iterator[str]:
+    def _generate_statements(self) -> Iterator[str]:
         for place, (name, step, inputs, outputs) in enumerate(self._steps):
             read = [
                 (n, number) for n, number in enumerate(inputs) if f"{{in{n}}}" in step.statement
             ]
-            places = {f"in{n}": self._place(number) for n, number in read}
-            places |= {f"out{n}": self._place(number, True) for n, number in enumerate(outputs)}
+            places = {f"in{n}": self._format_address(number) for n, number in read}
+            places |= {
+                f"out{n}": self._format_address(number, True) for n, number in enumerate(outputs)
+            }
             places |= {key: self._constant(array) for key, array in step.constants.items()}
             if step.scratch:
                 places["scratch"] = f"(void *)(nn_arena.bytes + {self._scratch[place]})"
             call = step.statement
             for key, where in places.items():
                 call = call.replace("{" + key + "}", where)
-            yield f"    {{ /* {_remark(name)} */"
+            yield f"    {{ /* {_format_comment(name)} */"
             yield from (f"        {line}" for line in step.before)
             yield f"        {call}"
             yield "    }"
 
-    def _resets(self) -> Iterator[str]:
+    def _generate_resets(self) -> Iterator[str]:
         """Yield what gives the states the zeros that they begin with."""
-        for number in self._states():
+        for number in self._list_states():
             place = f"nn_arena.bytes[{self._offsets[number]} + n]"
-            yield f"    for (int32_t n = 0; n < {self._bytes(number)}; n++) {place} = 0;"
+            yield f"    for (int32_t n = 0; n < {self._count_bytes(number)}; n++) {place} = 0;"
 
-    def _states(self) -> list[int]:
-        return [number for number in self._lives if self._keeps(number)]
+    def _list_states(self) -> list[int]:
+        return [number for number in self._lives if self._is_state(number)]
 
     def source(self, prefix: str) -> Source:
-        calls = list(self._statements())
-        outputs = [self._place(number) for number in self._outputs]
-        inputs = [self._place(number, True) for number in self._inputs]
+        calls = list(self._generate_statements())
+        outputs = [self._format_address(number) for number in self._outputs]
+        inputs = [self._format_address(number, True) for number in self._inputs]
         weights = sum(array.nbytes for _, array in self._constants.values())
         lines = [
             f"#define NN_ARENA_BYTES {max(self._plan.size, 1)}",
@@ -242,7 +245,7 @@ class _Writer:
             "/* Memory of all values; the offsets below were planned for it. */",
             "static union { int64_t whole; double real; uint8_t bytes[NN_ARENA_BYTES]; } nn_arena;",
             "",
-            *(_definition(name, array) for name, array in self._constants.values()),
+            *(_format_definition(name, array) for name, array in self._constants.values()),
             "",
             "/* Where to write an input before a run: it may be overwritten by the run. */",
             f"void *{prefix}_input(int32_t number) {{",
@@ -259,7 +262,7 @@ class _Writer:
             "/* Forget what earlier runs have left: to be called before a run that does not "
             "continue the last one. */",
             f"void {prefix}_reset(void) {{",
-            *self._resets(),
+            *self._generate_resets(),
             "}",
             "",
             f"void {prefix}_run(void) {{",
@@ -269,13 +272,15 @@ class _Writer:
         ]
         kernels = (
             _HEAD,
-            *_kernel_texts([kernel for _, step, _, _ in self._steps for kernel in step.kernels]),
+            *_iter_kernel_texts(
+                [kernel for _, step, _, _ in self._steps for kernel in step.kernels]
+            ),
         )
-        states = sum(map(self._bytes, self._states()))
-        return Source(kernels, "\n".join(lines), self._io(), self._plan, weights, states)
+        states = sum(map(self._count_bytes, self._list_states()))
+        return Source(kernels, "\n".join(lines), self._build_io(), self._plan, weights, states)
 
-    def _io(self) -> IOSpec:
-        def fixed(spec: TensorSpec, number: int) -> TensorSpec:
+    def _build_io(self) -> IOSpec:
+        def fix_shape(spec: TensorSpec, number: int) -> TensorSpec:
             tensor = self._program.tensors[number]
             if tensor is None:
                 raise CompileError(f"tensor {spec.name!r} has an unknown type")
@@ -283,12 +288,12 @@ class _Writer:
 
         file = self._program.file
         return IOSpec(
-            tuple(fixed(spec, file.inputs[spec.name]) for spec in file.io.inputs),
-            tuple(fixed(spec, file.outputs[spec.name]) for spec in file.io.outputs),
+            tuple(fix_shape(spec, file.inputs[spec.name]) for spec in file.io.inputs),
+            tuple(fix_shape(spec, file.outputs[spec.name]) for spec in file.io.outputs),
         )
 
 
-def _kernel_texts(kernels: Sequence[CKernel | str]) -> Iterator[str]:
+def _iter_kernel_texts(kernels: Sequence[CKernel | str]) -> Iterator[str]:
     """Yield the text of each kernel once, in the order in which they were first named."""
     for kernel in dict.fromkeys(kernels):
         if isinstance(kernel, str):
@@ -300,15 +305,15 @@ def _kernel_texts(kernels: Sequence[CKernel | str]) -> Iterator[str]:
         yield text
 
 
-def _remark(name: str) -> str:
+def _format_comment(name: str) -> str:
     """Return the name of an operator in a file for a comment of C, which it cannot end."""
     return re.sub(r"[^\w.:-]", "_", name, flags=re.ASCII)
 
 
-def _definition(name: str, array: npt.NDArray[np.generic]) -> str:
+def _format_definition(name: str, array: npt.NDArray[np.generic]) -> str:
     flat = array.reshape(-1)
     if flat.dtype.kind == "f":
-        numbers = [_real(float(x)) + ("f" if flat.dtype == np.float32 else "") for x in flat]
+        numbers = [_format_real(float(x)) + ("f" if flat.dtype == np.float32 else "") for x in flat]
     elif flat.dtype == np.int64:
         numbers = [f"{x}LL" if x != -(1 << 63) else "INT64_MIN" for x in flat.tolist()]
     else:
@@ -319,7 +324,7 @@ def _definition(name: str, array: npt.NDArray[np.generic]) -> str:
     return f"static const {kind} {name}[{length}]{aligned} = {{\n" + ",\n".join(rows) + "\n};"
 
 
-def _real(x: float) -> str:
+def _format_real(x: float) -> str:
     if x != x or x in (float("inf"), float("-inf")):
         raise CompileError("a constant is not a finite number")
     return x.hex()

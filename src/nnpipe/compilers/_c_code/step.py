@@ -69,7 +69,7 @@ class OperatorView:
         self.inputs = [self._tensor(n) if n >= 0 else None for n in operator.inputs]
         self.outputs = [self._tensor(n) for n in operator.outputs]
 
-    def reordered(self, *places: int) -> OperatorView:
+    def select_inputs(self, *places: int) -> OperatorView:
         """Return a view of the operator with some of its inputs; those that are not there are
         left out.
         """
@@ -149,7 +149,7 @@ class OperatorView:
         if tuple(shape) != found:
             raise CompileError(f"its output is {found} where {tuple(shape)} is computed")
 
-    def unsupported(self) -> CompileError:
+    def make_no_kernel_error(self) -> CompileError:
         """Return the error for types that no kernel computes."""
         return CompileError(f"no kernel for {', '.join(self.types())}")
 
@@ -158,7 +158,7 @@ Builder = Callable[[OperatorView], "CStep | None"]
 """Makes the step of an operator; None if the output is the input under another shape."""
 
 
-def text_of(value: float) -> str:
+def format_float(value: float) -> str:
     """Return a 32-bit float as C writes it, to the bit."""
     if value != value:
         raise CompileError("an option is not a number")
@@ -167,11 +167,11 @@ def text_of(value: float) -> str:
     return f"{float(np.float32(value)).hex()}f" if value else "0.0f"
 
 
-def braced(values: Sequence[object]) -> str:
+def format_initializer(values: Sequence[object]) -> str:
     """Return the initialiser of an array or a structure."""
     return "{" + ", ".join(map(str, values)) + "}"
 
 
-def struct(kind: str, name: str, values: Sequence[object]) -> str:
+def format_struct(kind: str, name: str, values: Sequence[object]) -> str:
     """Return the definition of a constant structure."""
-    return f"static const {kind} {name} = {braced(values)};"
+    return f"static const {kind} {name} = {format_initializer(values)};"

@@ -62,7 +62,7 @@ class OperatorCall:
 
     def has(self, place: int) -> bool:
         """Return whether an input is given."""
-        return bool(self.node.takes(place))
+        return bool(self.node.get_input(place))
 
     def tensor(self, place: int) -> Any:
         """Return an input as a tensor; ``None`` if it is left out."""
@@ -72,7 +72,7 @@ class OperatorCall:
         """Return all inputs as tensors."""
         return [self.tensor(place) for place in range(len(self))]
 
-    def known(self, place: int) -> Known | None:
+    def get_known(self, place: int) -> Known | None:
         """Return an input as an array, or ``None`` if it is left out or its values are not
         known.
         """
@@ -101,19 +101,19 @@ class OperatorCall:
         if not self.has(place):
             found = self.attribute(name) if name else None
             return None if found is None else list(found) if isinstance(found, tuple) else [found]
-        known = self.known(place)
+        known = self.get_known(place)
         if known is None:
             raise CompileError(
                 f"its input {self.node.inputs[place]!r} depends on the values of the model's inputs"
             )
         return list(known.reshape(-1).tolist())
 
-    def refuse(self, what: str) -> CompileError:
+    def make_refusal(self, what: str) -> CompileError:
         """Return the error of an operator that is not translated as it is used."""
         return CompileError(what)
 
 
-def tensor_of_known(array: Known) -> Any:
+def convert_known_to_tensor(array: Known) -> Any:
     """Return known integers as a tensor; free lengths stay free."""
     import torch
 
@@ -123,7 +123,7 @@ def tensor_of_known(array: Known) -> Any:
     return torch.stack(flat).reshape(array.shape)
 
 
-def fixed(length: Any, what: str) -> int:
+def require_fixed_length(length: Any, what: str) -> int:
     """Return a length that must be known; raise :class:`CompileError` if it is free."""
     if not isinstance(length, int):
         raise CompileError(f"it needs {what} that is fixed")
@@ -156,7 +156,9 @@ _MOST = 1 << 10  # lengths are few; what is longer is computed by the program
 Lengths = Callable[[ONNXNode, list[Any]], Any]
 
 
-def computed(node: ONNXNode, given: Sequence[Known | None], simplified: bool) -> Known | None:
+def fold_known_integers(
+    node: ONNXNode, given: Sequence[Known | None], simplified: bool
+) -> Known | None:
     """Return the result of an operation on known integers; ``None`` if it must be computed by the
     program.
 
@@ -182,10 +184,10 @@ def computed(node: ONNXNode, given: Sequence[Known | None], simplified: bool) ->
         found = np.asarray(operation(node, list(given)))
     except TypeError:
         return None
-    return _plain(found) if simplified else found.astype(object)
+    return _to_plain_array(found) if simplified else found.astype(object)
 
 
-def _plain(array: np.ndarray) -> np.ndarray:
+def _to_plain_array(array: np.ndarray) -> np.ndarray:
     """Return an array with a type of NumPy if no length in it is free."""
     if array.dtype != object or not all(
         isinstance(value, (int, bool)) for value in array.reshape(-1).tolist()
@@ -194,24 +196,26 @@ def _plain(array: np.ndarray) -> np.ndarray:
     return array.astype(np.int64)
 
 
-def _items(array: Any) -> list[int]:
+def _list_items(array: Any) -> list[int]:
     if array.dtype == object:  # int() would fix a free length
         raise TypeError("free lengths as places")
     return [int(value) for value in array.reshape(-1).tolist()]
 
 
-def _axes(node: ONNXNode, given: list[Any]) -> tuple[int, ...]:
+def _read_axes(node: ONNXNode, given: list[Any]) -> tuple[int, ...]:
     found = given[1] if len(given) > 1 else None
-    return tuple(_items(found)) if found is not None else tuple(node.attributes.get("axes") or ())
+    return (
+        tuple(_list_items(found)) if found is not None else tuple(node.attributes.get("axes") or ())
+    )
 
 
-def _slice(node: ONNXNode, given: list[Any]) -> Any:
-    starts, ends = _items(given[1]), _items(given[2])
-    step = _items(given[4])[0] if len(given) > 4 and given[4] is not None else 1
+def _fold_slice(node: ONNXNode, given: list[Any]) -> Any:
+    starts, ends = _list_items(given[1]), _list_items(given[2])
+    step = _list_items(given[4])[0] if len(given) > 4 and given[4] is not None else 1
     return given[0][starts[0] : ends[0] : step]
 
 
-def _each(function: Callable[[Any, Any], Any]) -> Lengths:
+def _make_pairwise(function: Callable[[Any, Any], Any]) -> Lengths:
     """Return an operation on pairs of numbers, which asks PyTorch about free lengths one at a
     time.
     """
@@ -226,39 +230,39 @@ def _each(function: Callable[[Any, Any], Any]) -> Lengths:
     return call
 
 
-def _where(node: ONNXNode, given: list[Any]) -> Any:
+def _fold_where(node: ONNXNode, given: list[Any]) -> Any:
     return np.where(given[0].astype(bool), given[1], given[2])
 
 
-def _cast(node: ONNXNode, given: list[Any]) -> Any:
+def _fold_cast(node: ONNXNode, given: list[Any]) -> Any:
     if TYPES.get(node.attributes.get("to", 0), "").startswith("int"):
         return given[0]
     raise TypeError("free lengths as real numbers")
 
 
-def _product(node: ONNXNode, given: list[Any]) -> Any:
+def _fold_product(node: ONNXNode, given: list[Any]) -> Any:
     found = given[0].prod()
     return np.array([found] if node.attributes.get("keepdims", 1) else found, object)
 
 
 _OPERATIONS: Mapping[str, Lengths] = {
     "Identity": lambda node, given: given[0],
-    "Cast": _cast,
+    "Cast": _fold_cast,
     "Concat": lambda node, given: np.concatenate(given, node.attributes["axis"]),
     "Gather": lambda node, given: np.take(
         given[0], given[1].astype(np.int64), node.attributes.get("axis") or 0
     ),
-    "Slice": _slice,
-    "Reshape": lambda node, given: given[0].reshape(_items(given[1])),
-    "Squeeze": lambda node, given: np.squeeze(given[0], _axes(node, given) or None),
-    "Unsqueeze": lambda node, given: np.expand_dims(given[0], _axes(node, given)),
-    "Add": _each(lambda a, b: a + b),
-    "Sub": _each(lambda a, b: a - b),
-    "Mul": _each(lambda a, b: a * b),
-    "Div": _each(lambda a, b: a // b),  # lengths are never negative
-    "Max": _each(lambda a, b: max(a, b)),
-    "Min": _each(lambda a, b: min(a, b)),
-    "Equal": _each(lambda a, b: bool(a == b)),
-    "Where": _where,
-    "ReduceProd": _product,
+    "Slice": _fold_slice,
+    "Reshape": lambda node, given: given[0].reshape(_list_items(given[1])),
+    "Squeeze": lambda node, given: np.squeeze(given[0], _read_axes(node, given) or None),
+    "Unsqueeze": lambda node, given: np.expand_dims(given[0], _read_axes(node, given)),
+    "Add": _make_pairwise(lambda a, b: a + b),
+    "Sub": _make_pairwise(lambda a, b: a - b),
+    "Mul": _make_pairwise(lambda a, b: a * b),
+    "Div": _make_pairwise(lambda a, b: a // b),  # lengths are never negative
+    "Max": _make_pairwise(lambda a, b: max(a, b)),
+    "Min": _make_pairwise(lambda a, b: min(a, b)),
+    "Equal": _make_pairwise(lambda a, b: bool(a == b)),
+    "Where": _fold_where,
+    "ReduceProd": _fold_product,
 }

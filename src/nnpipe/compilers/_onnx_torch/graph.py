@@ -13,39 +13,44 @@ from typing import Any
 import numpy as np
 
 from nnpipe.compilers._onnx_torch import elementwise, shapes, weighted
-from nnpipe.compilers._onnx_torch.call import Known, OperatorCall, computed, tensor_of_known
+from nnpipe.compilers._onnx_torch.call import (
+    Known,
+    OperatorCall,
+    convert_known_to_tensor,
+    fold_known_integers,
+)
 from nnpipe.core.errors import CompileError
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
 from nnpipe.formats.onnx_network import ONNXNetwork, ONNXNode
 from nnpipe.layers.imports.translation import fold
 
 _FAMILIES = (
-    elementwise.operators,
-    elementwise.reduction_operators,
-    shapes.operators,
-    shapes.indexing_operators,
-    weighted.operators,
-    weighted.window_operators,
+    elementwise.build_operators,
+    elementwise.build_reduction_operators,
+    shapes.build_operators,
+    shapes.build_indexing_operators,
+    weighted.build_operators,
+    weighted.build_window_operators,
 )
 OWN = frozenset({"Constant", "Shape", "Size"})
 """Operators that :class:`~nnpipe.compilers._onnx_torch.graph.GraphRun` computes itself."""
 
 
-def table() -> Mapping[str, Callable[[OperatorCall], Any]]:
+def build_operator_table() -> Mapping[str, Callable[[OperatorCall], Any]]:
     """Return the operators by their names in ONNX."""
     return {name: operator for operators in _FAMILIES for name, operator in operators().items()}
 
 
-def untranslated(kinds: Iterable[str]) -> list[str]:
+def find_untranslated(kinds: Iterable[str]) -> list[str]:
     """Return the operators among these that are not translated, each once."""
-    known = table().keys() | OWN
+    known = build_operator_table().keys() | OWN
     return [kind for kind in dict.fromkeys(kinds) if kind not in known]
 
 
 _LARGEST_FOLDED = 1 << 26  # values
 
 
-def module_of(network: ONNXNetwork) -> Any:
+def build_module(network: ONNXNetwork) -> Any:
     """Return an ``nn.Module`` that takes a dict of tensors by name, and returns one.
 
     Constants become its parameters, or buffers if they are integers, when it is first called.  So
@@ -53,9 +58,9 @@ def module_of(network: ONNXNetwork) -> Any:
     """
     import torch
 
-    nodes, constants = _folded(network)
+    nodes, constants = _fold_constants(network)
     nodes = _with_biases(nodes, constants, network.outputs)
-    operators = table()
+    operators = build_operator_table()
     last = {name: place for place, node in enumerate(nodes) for name in node.inputs}
     kept = set(network.outputs)
 
@@ -78,38 +83,38 @@ def module_of(network: ONNXNetwork) -> Any:
             return found
 
         def called(self, node: ONNXNode, values: Mapping[str, Any]) -> Sequence[Any]:
-            def known(name: str) -> Known | None:
+            def get_known(name: str) -> Known | None:
                 value = values.get(name, constants.get(name))
                 return value if isinstance(value, np.ndarray) else None
 
             if node.kind in ("Shape", "Size"):
                 return [
-                    _lengths(
+                    _get_lengths(
                         node,
                         values.get(node.inputs[0], constants.get(node.inputs[0])),
                         self.settled,
                     )
                 ]
-            given = [known(name) if name else None for name in node.inputs]
+            given = [get_known(name) if name else None for name in node.inputs]
             if all(
                 array is not None or not name
                 for array, name in zip(given, node.inputs, strict=True)
             ):
-                found = computed(node, given, self.settled)
+                found = fold_known_integers(node, given, self.settled)
                 if found is not None:
                     return [found]
             call = OperatorCall(
                 node,
                 network.opset,
                 lambda name: self.as_tensor(values, name),
-                known,
+                get_known,
                 lambda name: self.weight(name, True) if _is_matrix(constants.get(name)) else None,
             )
             try:
                 result = operators[node.kind](call)
             except CompileError as error:
                 raise CompileError(
-                    f"the operation {_described(node)} cannot be translated: {error}"
+                    f"the operation {_describe_node(node)} cannot be translated: {error}"
                 ) from None
             return result if isinstance(result, tuple) else [result]
 
@@ -117,20 +122,20 @@ def module_of(network: ONNXNetwork) -> Any:
             if name not in values:
                 return self.weight(name)
             value = values[name]
-            return tensor_of_known(value) if isinstance(value, np.ndarray) else value
+            return convert_known_to_tensor(value) if isinstance(value, np.ndarray) else value
 
         def weight(self, name: str, transposed: bool = False) -> Any:
             key = f"{name}, transposed" if transposed else name
             if key not in self.places:
                 array = constants[name]
-                self.places[key] = _kept(self, name, array.T if transposed else array)
+                self.places[key] = _register_constant(self, name, array.T if transposed else array)
             owner, last_name = self.places[key]
             return getattr(owner, last_name)
 
     return Graph().eval()
 
 
-def _described(node: ONNXNode) -> str:
+def _describe_node(node: ONNXNode) -> str:
     return f"{node.kind} ({node.title})"
 
 
@@ -138,7 +143,7 @@ def _is_matrix(array: np.ndarray | None) -> bool:
     return array is not None and array.ndim == 2 and array.dtype.kind == "f"
 
 
-def _lengths(node: ONNXNode, value: Any, simplified: bool) -> Known:
+def _get_lengths(node: ONNXNode, value: Any, simplified: bool) -> Known:
     """Return lengths of axes; in the first call all count as free, so that it uses all weights
     of later ones.
     """
@@ -151,7 +156,7 @@ def _lengths(node: ONNXNode, value: Any, simplified: bool) -> Known:
     return found.astype(np.int64) if plain else found
 
 
-def _kept(module: Any, name: str, array: np.ndarray) -> tuple[Any, str]:
+def _register_constant(module: Any, name: str, array: np.ndarray) -> tuple[Any, str]:
     """Register a constant under its name in the file, as far as PyTorch allows; return its owner
     and its name there.
     """
@@ -165,7 +170,7 @@ def _kept(module: Any, name: str, array: np.ndarray) -> tuple[Any, str]:
             inner = torch.nn.Module()
             owner.add_module(part, inner)
         elif not isinstance(inner, torch.nn.Module):
-            return _kept(module, name.replace(".", "_"), array)
+            return _register_constant(module, name.replace(".", "_"), array)
         owner = inner
     while hasattr(owner, last):
         last += "_"
@@ -177,7 +182,7 @@ def _kept(module: Any, name: str, array: np.ndarray) -> tuple[Any, str]:
     return owner, last
 
 
-def _folded(network: ONNXNetwork) -> tuple[list[ONNXNode], dict[str, np.ndarray]]:
+def _fold_constants(network: ONNXNetwork) -> tuple[list[ONNXNode], dict[str, np.ndarray]]:
     """Return the nodes that depend on inputs, and all constants."""
     constants, nodes = dict(network.constants), []
     for node in network.nodes:
@@ -191,7 +196,7 @@ def _folded(network: ONNXNetwork) -> tuple[list[ONNXNode], dict[str, np.ndarray]
             except (ValueError, IndexError, KeyError, TypeError) as error:
                 if node.kind == "Constant":
                     raise CompileError(
-                        f"the constant {node.title} cannot be read: {one_line(error)}"
+                        f"the constant {node.title} cannot be read: {format_one_line(error)}"
                     ) from None
         if found is None:
             nodes.append(node)
@@ -212,7 +217,7 @@ def _with_biases(
         node.outputs[0]: place
         for place, node in enumerate(nodes)
         if node.kind == "MatMul"
-        and _is_matrix(constants.get(node.takes(1)))
+        and _is_matrix(constants.get(node.get_input(1)))
         and uses[node.outputs[0]] == 1
     }
     found: list[ONNXNode | None] = list(nodes)

@@ -7,8 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.compilers._torch_tf.pooling import pair, without_batch
-from nnpipe.compilers._torch_tf.values import Value, constant, known, shape_of, turned
+from nnpipe.compilers._torch_tf.pooling import apply_without_batch, make_pair
+from nnpipe.compilers._torch_tf.values import (
+    Value,
+    build_shape_tensor,
+    require_constant,
+    require_static_length,
+    transpose_tensor,
+)
 from nnpipe.core.errors import CompileError
 
 _Pair = tuple[int, int]
@@ -27,14 +33,14 @@ def conv2d(
     import tensorflow as tf
 
     if x.rank == 3:
-        return without_batch(conv2d, x, weight, bias, stride, padding, dilation, groups)
-    kernel = constant(weight, "conv2d")
-    strides, dilations, size = pair(stride), pair(dilation), kernel.shape[2:]
+        return apply_without_batch(conv2d, x, weight, bias, stride, padding, dilation, groups)
+    kernel = require_constant(weight, "conv2d")
+    strides, dilations, size = make_pair(stride), make_pair(dilation), kernel.shape[2:]
     if isinstance(padding, str):
         # both frameworks put what cannot be halved after the image
         held, mode = x.last(), padding.upper()
     else:
-        held, mode = _padded(x.last(), pair(padding), size, strides, dilations)
+        held, mode = _resolve_padding(x.last(), make_pair(padding), size, strides, dilations)
     channels = x.shape[1]
     if groups == 1:
         found = tf.nn.conv2d(held, kernel.transpose(2, 3, 1, 0), strides, mode, dilations=dilations)
@@ -52,7 +58,7 @@ def conv2d(
             -1,
         )
     if bias is not None:
-        found = tf.nn.bias_add(found, constant(bias, "conv2d"))
+        found = tf.nn.bias_add(found, require_constant(bias, "conv2d"))
     return Value(found, True)
 
 
@@ -68,7 +74,7 @@ def conv1d(
     """Return a 1D convolution, computed as that of an image with one row."""
     import tensorflow as tf
 
-    def row(value: Any, across: int) -> Any:
+    def add_row(value: Any, across: int) -> Any:
         return (
             value
             if isinstance(value, str)
@@ -76,12 +82,14 @@ def conv1d(
         )
 
     image = Value(tf.expand_dims(x.first(), x.rank - 1))
-    kernel = Value(constant(weight, "conv1d")[:, :, None])
-    found = conv2d(image, kernel, bias, row(stride, 1), row(padding, 0), row(dilation, 1), groups)
+    kernel = Value(require_constant(weight, "conv1d")[:, :, None])
+    found = conv2d(
+        image, kernel, bias, add_row(stride, 1), add_row(padding, 0), add_row(dilation, 1), groups
+    )
     return Value(tf.squeeze(found.first(), x.rank - 1))
 
 
-def _conv3d(
+def _apply_conv3d(
     x: Value,
     weight: Value,
     bias: Value | None = None,
@@ -92,20 +100,20 @@ def _conv3d(
 ) -> Value:
     import tensorflow as tf
 
-    strides, pads, dilations = (_triple(value) for value in (stride, padding, dilation))
+    strides, pads, dilations = (_make_triple(value) for value in (stride, padding, dilation))
     if groups != 1 or max(dilations) > 1:
         raise CompileError("conv3d in groups or with dilation is not translated")
-    held = turned(x.first(), (0, 2, 3, 4, 1))
+    held = transpose_tensor(x.first(), (0, 2, 3, 4, 1))
     if any(pads):
         held = tf.pad(held, [[0, 0], *([p, p] for p in pads), [0, 0]])
-    kernel = constant(weight, "conv3d").transpose(2, 3, 4, 1, 0)
+    kernel = require_constant(weight, "conv3d").transpose(2, 3, 4, 1, 0)
     found = tf.nn.conv3d(held, kernel, [1, *strides, 1], "VALID")
     if bias is not None:
-        found = found + constant(bias, "conv3d")
-    return Value(turned(found, (0, 4, 1, 2, 3)))
+        found = found + require_constant(bias, "conv3d")
+    return Value(transpose_tensor(found, (0, 4, 1, 2, 3)))
 
 
-def _conv_transpose2d(
+def _apply_conv_transpose2d(
     x: Value,
     weight: Value,
     bias: Value | None = None,
@@ -119,19 +127,27 @@ def _conv_transpose2d(
     import tensorflow as tf
 
     if x.rank == 3:
-        return without_batch(
-            _conv_transpose2d, x, weight, bias, stride, padding, output_padding, groups, dilation
+        return apply_without_batch(
+            _apply_conv_transpose2d,
+            x,
+            weight,
+            bias,
+            stride,
+            padding,
+            output_padding,
+            groups,
+            dilation,
         )
-    kernel = _spread(constant(weight, "conv_transpose2d"), pair(dilation))
-    strides, pads, extra = pair(stride), pair(padding), pair(output_padding)
-    lengths = [known(length, "conv_transpose2d") for length in x.shape[2:]]
+    kernel = _dilate_kernel(require_constant(weight, "conv_transpose2d"), make_pair(dilation))
+    strides, pads, extra = make_pair(stride), make_pair(padding), make_pair(output_padding)
+    lengths = [require_static_length(length, "conv_transpose2d") for length in x.shape[2:]]
     whole = [
         (have - 1) * s + k for have, s, k in zip(lengths, strides, kernel.shape[2:], strict=True)
     ]
     found = []
     parts = zip(tf.split(x.last(), groups, -1), np.split(kernel, groups), strict=True)
     for part, own in parts:
-        shape = shape_of([x.length(0), *whole, own.shape[1]])
+        shape = build_shape_tensor([x.length(0), *whole, own.shape[1]])
         found.append(
             tf.nn.conv2d_transpose(part, own.transpose(2, 3, 1, 0), shape, strides, "VALID")
         )
@@ -145,11 +161,12 @@ def _conv_transpose2d(
     if wanted != whole:
         held = held[:, pads[0] : pads[0] + wanted[0], pads[1] : pads[1] + wanted[1]]
     return Value(
-        held if bias is None else tf.nn.bias_add(held, constant(bias, "conv_transpose2d")), True
+        held if bias is None else tf.nn.bias_add(held, require_constant(bias, "conv_transpose2d")),
+        True,
     )
 
 
-def _conv_transpose1d(
+def _apply_conv_transpose1d(
     x: Value,
     weight: Value,
     bias: Value | None = None,
@@ -161,25 +178,25 @@ def _conv_transpose1d(
 ) -> Value:
     import tensorflow as tf
 
-    def row(value: Any, across: int) -> tuple[int, int]:
+    def add_row(value: Any, across: int) -> tuple[int, int]:
         return across, value if isinstance(value, int) else value[0]
 
     image = Value(tf.expand_dims(x.first(), x.rank - 1))
-    kernel = Value(constant(weight, "conv_transpose1d")[:, :, None])
-    found = _conv_transpose2d(
+    kernel = Value(require_constant(weight, "conv_transpose1d")[:, :, None])
+    found = _apply_conv_transpose2d(
         image,
         kernel,
         bias,
-        row(stride, 1),
-        row(padding, 0),
-        row(output_padding, 0),
+        add_row(stride, 1),
+        add_row(padding, 0),
+        add_row(output_padding, 0),
         groups,
-        row(dilation, 1),
+        add_row(dilation, 1),
     )
     return Value(tf.squeeze(found.first(), x.rank - 1))
 
 
-def _convolution(
+def _apply_convolution(
     x: Value,
     weight: Value,
     bias: Value | None,
@@ -193,14 +210,16 @@ def _convolution(
     """Return a convolution, as decomposed programs call it."""
     axes = weight.rank - 2
     if transposed and axes < 3:
-        function = _conv_transpose1d if axes == 1 else _conv_transpose2d
+        function = _apply_conv_transpose1d if axes == 1 else _apply_conv_transpose2d
         return function(x, weight, bias, stride, padding, output_padding, groups, dilation)
     if transposed:
         raise CompileError("conv_transpose3d is not translated")
-    return (conv1d, conv2d, _conv3d)[axes - 1](x, weight, bias, stride, padding, dilation, groups)
+    return (conv1d, conv2d, _apply_conv3d)[axes - 1](
+        x, weight, bias, stride, padding, dilation, groups
+    )
 
 
-def _spread(kernel: np.ndarray, dilations: _Pair) -> np.ndarray:
+def _dilate_kernel(kernel: np.ndarray, dilations: _Pair) -> np.ndarray:
     """Return a kernel with zeros between its elements; TensorFlow Lite has no dilation here."""
     if dilations == (1, 1):
         return kernel
@@ -210,11 +229,11 @@ def _spread(kernel: np.ndarray, dilations: _Pair) -> np.ndarray:
     return found
 
 
-def _triple(value: Any) -> Sequence[int]:
+def _make_triple(value: Any) -> Sequence[int]:
     return (value,) * 3 if isinstance(value, int) else value if len(value) == 3 else (*value,) * 3
 
 
-def _padded(
+def _resolve_padding(
     held: Any, padding: _Pair, size: _Pair, strides: _Pair, dilations: _Pair
 ) -> tuple[Any, str]:
     """Return the padded tensor and the padding mode for TensorFlow."""
@@ -230,13 +249,13 @@ def _padded(
     return tf.pad(held, [[0, 0], *([p, p] for p in padding), [0, 0]]), "VALID"
 
 
-def operators() -> Mapping[str, Callable[..., Any]]:
+def build_operators() -> Mapping[str, Callable[..., Any]]:
     """Return the operators by their names in PyTorch."""
     return {
         "conv1d": conv1d,
         "conv2d": conv2d,
-        "conv3d": _conv3d,
-        "conv_transpose1d": _conv_transpose1d,
-        "conv_transpose2d": _conv_transpose2d,
-        "convolution": _convolution,
+        "conv3d": _apply_conv3d,
+        "conv_transpose1d": _apply_conv_transpose1d,
+        "conv_transpose2d": _apply_conv_transpose2d,
+        "convolution": _apply_convolution,
     }

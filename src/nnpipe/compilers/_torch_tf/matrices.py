@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 
 from nnpipe.compilers._torch_tf.shapes import repeat_interleave, transpose
-from nnpipe.compilers._torch_tf.values import Value, constant, known, shape_with_rest
+from nnpipe.compilers._torch_tf.values import (
+    Value,
+    build_reshape_target,
+    require_constant,
+    require_static_length,
+)
 from nnpipe.core.errors import CompileError
 
 
@@ -29,7 +34,7 @@ def linear(x: Value, weight: Value, bias: Value | None = None) -> Value:
     outputs, inputs = matrix.shape
     found = tf.matmul(tf.reshape(held, [-1, inputs]), matrix, transpose_b=True)
     found = found if bias is None else found + bias.first()
-    return Value(tf.reshape(found, shape_with_rest([*x.lengths()[:-1], outputs])))
+    return Value(tf.reshape(found, build_reshape_target([*x.lengths()[:-1], outputs])))
 
 
 def matmul(x: Value, y: Value) -> Value:
@@ -47,18 +52,18 @@ def matmul(x: Value, y: Value) -> Value:
     return Value(tf.matmul(left, right))
 
 
-def _plus(bias: Value, product: Value, beta: float, alpha: float) -> Value:
+def _add_bias(bias: Value, product: Value, beta: float, alpha: float) -> Value:
     held = product.held if alpha == 1 else product.held * alpha
     if beta == 0:
         return Value(held)
     return Value(held + (bias.first() if beta == 1 else bias.first() * beta))
 
 
-def _addmm(bias: Value, x: Value, y: Value, beta: float = 1, alpha: float = 1) -> Value:
-    return _plus(bias, matmul(x, y), beta, alpha)
+def _apply_addmm(bias: Value, x: Value, y: Value, beta: float = 1, alpha: float = 1) -> Value:
+    return _add_bias(bias, matmul(x, y), beta, alpha)
 
 
-def operators() -> Mapping[str, Callable[..., Any]]:
+def build_operators() -> Mapping[str, Callable[..., Any]]:
     """Return the operators by their names in PyTorch."""
     return {
         "linear": linear,
@@ -67,9 +72,9 @@ def operators() -> Mapping[str, Callable[..., Any]]:
         "matmul": matmul,
         "mv": matmul,
         "dot": matmul,
-        "addmm": _addmm,
-        "baddbmm": _addmm,
-        "addmv": _addmm,
+        "addmm": _apply_addmm,
+        "baddbmm": _apply_addmm,
+        "addmv": _apply_addmm,
     }
 
 
@@ -94,9 +99,11 @@ def attention(
     import tensorflow as tf
 
     if enable_gqa and query.shape[-3] != key.shape[-3]:
-        times = known(query.shape[-3], "attention") // known(key.shape[-3], "attention")
+        times = require_static_length(query.shape[-3], "attention") // require_static_length(
+            key.shape[-3], "attention"
+        )
         key, value = (repeat_interleave(part, times, -3) for part in (key, value))
-    width = known(query.shape[-1], "attention")
+    width = require_static_length(query.shape[-1], "attention")
     factor = 1 / math.sqrt(width) if scale is None else scale
     scores = tf.matmul(query.first() * factor, transpose(key, -1, -2).first())
     if causal:
@@ -118,7 +125,7 @@ def attention(
     return Value(tf.matmul(tf.nn.softmax(scores), value.first()))
 
 
-def _fused(
+def _apply_fused_attention(
     query: Value,
     key: Value,
     value: Value,
@@ -132,11 +139,11 @@ def _fused(
     return attention(query, key, value, attn_mask, 0, causal, scale=scale), None
 
 
-def attention_operators() -> Mapping[str, Callable[..., Any]]:
+def build_attention_operators() -> Mapping[str, Callable[..., Any]]:
     """Return the operators by their names in PyTorch."""
     return {
         "scaled_dot_product_attention": attention,
-        "_scaled_dot_product_flash_attention_for_cpu": _fused,
+        "_scaled_dot_product_flash_attention_for_cpu": _apply_fused_attention,
         "_scaled_dot_product_attention_math": lambda *given, **also: (
             attention(*given[:6], **also),
             None,
@@ -165,13 +172,13 @@ def batch_norm(
             "batch_norm in training is not translated; export the model for inference"
         )
     centre, spread = (
-        constant(mean, "batch_norm"),
-        constant(variance, "batch_norm").astype(np.float64),
+        require_constant(mean, "batch_norm"),
+        require_constant(variance, "batch_norm").astype(np.float64),
     )
     factor = 1 / np.sqrt(spread + eps)
     if weight is not None:
-        factor = factor * constant(weight, "batch_norm")
-    shift = -centre * factor + (0 if bias is None else constant(bias, "batch_norm"))
+        factor = factor * require_constant(weight, "batch_norm")
+    shift = -centre * factor + (0 if bias is None else require_constant(bias, "batch_norm"))
     factor, shift = factor.astype(centre.dtype), shift.astype(centre.dtype)
     if x.rank == 4:
         return Value(tf.nn.bias_add(x.last() * factor, shift), True)
@@ -194,13 +201,15 @@ def layer_norm(
 ) -> Value:
     """Return the values normalised over the last axes, as many as ``shape`` has."""
     held = x.first()
-    found = _normalised(held, list(range(x.rank - len(shape), x.rank)), eps)
+    found = _normalize(held, list(range(x.rank - len(shape), x.rank)), eps)
     return Value(
-        _scaled(found, *(None if part is None else part.first() for part in (weight, bias)))
+        _apply_scale_and_bias(
+            found, *(None if part is None else part.first() for part in (weight, bias))
+        )
     )
 
 
-def _rms_norm(
+def _apply_rms_norm(
     x: Value, shape: Sequence[Any], weight: Value | None = None, eps: float | None = None
 ) -> Value:
     import tensorflow as tf
@@ -223,27 +232,29 @@ def group_norm(
     """Return the values normalised over groups of channels, each sample by itself."""
     import tensorflow as tf
 
-    channels = known(x.shape[1], "group_norm")
+    channels = require_static_length(x.shape[1], "group_norm")
     parts = [None if part is None else part.first() for part in (weight, bias)]
     if x.channels_last:
         n, rows, columns, _ = Value(x.held).lengths()
         grouped = tf.reshape(
-            x.held, shape_with_rest([n, rows, columns, groups, channels // groups])
+            x.held, build_reshape_target([n, rows, columns, groups, channels // groups])
         )
         found = tf.reshape(
-            _normalised(grouped, [1, 2, 4], eps), shape_with_rest([n, rows, columns, channels])
+            _normalize(grouped, [1, 2, 4], eps), build_reshape_target([n, rows, columns, channels])
         )
-        return Value(_scaled(found, *parts), True)
+        return Value(_apply_scale_and_bias(found, *parts), True)
     n, _, *rest = x.lengths()
-    grouped = tf.reshape(x.held, shape_with_rest([n, groups, -1]))
-    found = tf.reshape(_normalised(grouped, [2], eps), shape_with_rest([n, channels, *rest]))
+    grouped = tf.reshape(x.held, build_reshape_target([n, groups, -1]))
+    found = tf.reshape(_normalize(grouped, [2], eps), build_reshape_target([n, channels, *rest]))
     ones = (1,) * len(rest)
     return Value(
-        _scaled(found, *(None if part is None else tf.reshape(part, (-1, *ones)) for part in parts))
+        _apply_scale_and_bias(
+            found, *(None if part is None else tf.reshape(part, (-1, *ones)) for part in parts)
+        )
     )
 
 
-def _instance_norm(
+def _apply_instance_norm(
     x: Value,
     weight: Value | None,
     bias: Value | None,
@@ -256,10 +267,10 @@ def _instance_norm(
 ) -> Value:
     if not use_input and mean is not None and variance is not None:
         return batch_norm(x, weight, bias, mean, variance, False, momentum, eps)
-    return group_norm(x, known(x.shape[1], "instance_norm"), weight, bias, eps)
+    return group_norm(x, require_static_length(x.shape[1], "instance_norm"), weight, bias, eps)
 
 
-def _native_group_norm(
+def _apply_native_group_norm(
     x: Value,
     weight: Value | None,
     bias: Value | None,
@@ -272,19 +283,19 @@ def _native_group_norm(
     return group_norm(x, groups, weight, bias, eps), None, None
 
 
-def _normalised(held: Any, places: list[int], eps: float) -> Any:
+def _normalize(held: Any, places: list[int], eps: float) -> Any:
     import tensorflow as tf
 
     centred = held - tf.reduce_mean(held, places, keepdims=True)
     return centred * tf.math.rsqrt(tf.reduce_mean(tf.square(centred), places, keepdims=True) + eps)
 
 
-def _scaled(held: Any, weight: Any, bias: Any) -> Any:
+def _apply_scale_and_bias(held: Any, weight: Any, bias: Any) -> Any:
     held = held if weight is None else held * weight
     return held if bias is None else held + bias
 
 
-def normalisation_operators() -> Mapping[str, Callable[..., Any]]:
+def build_normalization_operators() -> Mapping[str, Callable[..., Any]]:
     """Return the operators by their names in PyTorch."""
     return {
         "batch_norm": batch_norm,
@@ -292,9 +303,9 @@ def normalisation_operators() -> Mapping[str, Callable[..., Any]]:
         "native_batch_norm": _with_statistics,
         "layer_norm": layer_norm,
         "native_layer_norm": lambda *given: (layer_norm(*given), None, None),
-        "rms_norm": _rms_norm,
-        "_fused_rms_norm": lambda *given: (_rms_norm(*given), None),
+        "rms_norm": _apply_rms_norm,
+        "_fused_rms_norm": lambda *given: (_apply_rms_norm(*given), None),
         "group_norm": group_norm,
-        "native_group_norm": _native_group_norm,
-        "instance_norm": _instance_norm,
+        "native_group_norm": _apply_native_group_norm,
+        "instance_norm": _apply_instance_norm,
     }

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.compilers._torch_tf.shapes import view
-from nnpipe.compilers._torch_tf.values import Value, known
+from nnpipe.compilers._torch_tf.values import Value, require_static_length
 from nnpipe.core.errors import CompileError
 
 _Pair = tuple[int, int]
@@ -21,13 +21,13 @@ def max_pool2d(
     import tensorflow as tf
 
     if x.rank == 3:
-        return without_batch(max_pool2d, x, size, stride, padding, dilation, ceil)
-    window, borders = pair(size), pair(padding)
-    strides = pair(stride) if stride else window
-    if pair(dilation) != (1, 1):
+        return apply_without_batch(max_pool2d, x, size, stride, padding, dilation, ceil)
+    window, borders = make_pair(size), make_pair(padding)
+    strides = make_pair(stride) if stride else window
+    if make_pair(dilation) != (1, 1):
         raise CompileError("max_pool2d with dilation is not translated")
     held = x.last()
-    pads = _borders("max_pool2d", x, window, strides, borders, ceil)
+    pads = _compute_borders("max_pool2d", x, window, strides, borders, ceil)
     if any(map(any, pads)):
         # Windows begin inside the image or its border, so they contain the elements at the edge
         # already. Padding with the lowest number would also work, but widen the range of a
@@ -61,9 +61,11 @@ def avg_pool2d(
     import tensorflow as tf
 
     if x.rank == 3:
-        return without_batch(avg_pool2d, x, size, stride, padding, ceil, count_padding, divisor)
-    window, borders = pair(size), pair(padding)
-    strides = pair(stride) if stride else window
+        return apply_without_batch(
+            avg_pool2d, x, size, stride, padding, ceil, count_padding, divisor
+        )
+    window, borders = make_pair(size), make_pair(padding)
+    strides = make_pair(stride) if stride else window
     sides = x.shape[2:]
     if (
         divisor is None
@@ -73,18 +75,20 @@ def avg_pool2d(
         # a window far larger than the image would be padded to its size
         return adaptive_avg_pool2d(x, 1)
     held = x.last()
-    pads = _borders("avg_pool2d", x, window, strides, borders, ceil)
+    pads = _compute_borders("avg_pool2d", x, window, strides, borders, ceil)
     if any(map(any, pads)):
         held = tf.pad(held, [(0, 0), *pads, (0, 0)])
     found = tf.nn.avg_pool2d(held, window, strides, "VALID")
     if divisor is not None:
         found = found * (window[0] * window[1] / divisor)
     elif any(map(any, pads)) and (not count_padding or any(p != q for p, q in pads)):
-        found = found * _counted(x.shape[2:], pads, window, strides, borders, ceil, count_padding)
+        found = found * _compute_border_factors(
+            x.shape[2:], pads, window, strides, borders, ceil, count_padding
+        )
     return Value(found, True, x.floor)
 
 
-def _counted(
+def _compute_border_factors(
     lengths: Sequence[int | None],
     pads: Sequence[_Pair],
     window: _Pair,
@@ -114,7 +118,7 @@ def _counted(
     return found
 
 
-def _borders(
+def _compute_borders(
     name: str, x: Value, window: _Pair, strides: _Pair, borders: _Pair, ceil: bool
 ) -> list[_Pair]:
     """Return the padding before and after rows and columns, with what ``ceil_mode`` adds."""
@@ -137,39 +141,40 @@ def adaptive_avg_pool2d(x: Value, size: Any) -> Value:
     import tensorflow as tf
 
     if x.rank == 3:
-        return without_batch(adaptive_avg_pool2d, x, size)
+        return apply_without_batch(adaptive_avg_pool2d, x, size)
     wanted = tuple(
-        have if want is None else want for want, have in zip(_two(size), x.shape[2:], strict=True)
+        have if want is None else want
+        for want, have in zip(_get_two_numbers(size), x.shape[2:], strict=True)
     )
     if wanted == (1, 1):
         return Value(tf.reduce_mean(x.last(), [1, 2], keepdims=True), True, x.floor)
-    window = _equal_parts(x.shape[2:], wanted)
+    window = _find_equal_parts(x.shape[2:], wanted)
     if window:
         return Value(tf.nn.avg_pool2d(x.last(), window, window, "VALID"), True, x.floor)
-    return _parts(x, wanted, "reduce_mean")
+    return _reduce_parts(x, wanted, "reduce_mean")
 
 
 def adaptive_max_pool2d(x: Value, size: Any) -> tuple[Value, None]:
     """Return the maxima over parts; where they were is not translated."""
     import tensorflow as tf
 
-    wanted = pair(size)
-    window = _equal_parts(x.shape[2:], wanted)
+    wanted = make_pair(size)
+    window = _find_equal_parts(x.shape[2:], wanted)
     if wanted == (1, 1):
         return Value(tf.reduce_max(x.last(), [1, 2], keepdims=True), True, x.floor), None
     if window:
         return Value(tf.nn.max_pool2d(x.last(), window, window, "VALID"), True, x.floor), None
-    return _parts(x, wanted, "reduce_max"), None
+    return _reduce_parts(x, wanted, "reduce_max"), None
 
 
-def _equal_parts(lengths: Sequence[int | None], wanted: Sequence[Any]) -> _Pair | None:
+def _find_equal_parts(lengths: Sequence[int | None], wanted: Sequence[Any]) -> _Pair | None:
     if any(have is None or have % want for have, want in zip(lengths, wanted, strict=True)):
         return None
     first, second = (int(have or 0) // want for have, want in zip(lengths, wanted, strict=True))
     return first, second
 
 
-def _parts(x: Value, wanted: Sequence[Any], reduce: str) -> Value:
+def _reduce_parts(x: Value, wanted: Sequence[Any], reduce: str) -> Value:
     """Return the reduction of each part, first along the rows, then along the columns."""
     import tensorflow as tf
 
@@ -186,7 +191,7 @@ def _parts(x: Value, wanted: Sequence[Any], reduce: str) -> Value:
     return Value(held, True, x.floor)
 
 
-def without_batch(function: Callable[..., Value], x: Value, *given: Any) -> Value:
+def apply_without_batch(function: Callable[..., Value], x: Value, *given: Any) -> Value:
     """Return the result of an operator of batches of images for a single image."""
     import tensorflow as tf
 
@@ -194,22 +199,22 @@ def without_batch(function: Callable[..., Value], x: Value, *given: Any) -> Valu
     return Value(tf.squeeze(found.first(), 0), floor=x.floor)
 
 
-def _sequence(
+def _make_sequence_operator(
     function: Callable[..., Any], numbers: int, ones: Sequence[int]
 ) -> Callable[..., Any]:
     """Return the operator for sequences; the first ``numbers`` arguments become pairs with
     ``ones`` for the rows.
     """
 
-    def operator(x: Value, *given: Any) -> Any:
+    def apply(x: Value, *given: Any) -> Any:
         import tensorflow as tf
 
-        def row(value: Any, across: int) -> Any:
+        def add_row(value: Any, across: int) -> Any:
             if value is None or value == []:
                 return ()
             return across, value if isinstance(value, int) else value[0]
 
-        pairs = [row(value, one) for value, one in zip(given[:numbers], ones, strict=False)]
+        pairs = [add_row(value, one) for value, one in zip(given[:numbers], ones, strict=False)]
         found = function(
             Value(tf.expand_dims(x.first(), x.rank - 1), floor=x.floor), *pairs, *given[numbers:]
         )
@@ -217,15 +222,15 @@ def _sequence(
             return Value(tf.squeeze(found[0].first(), x.rank - 1), floor=x.floor), None
         return Value(tf.squeeze(found.first(), x.rank - 1), floor=x.floor)
 
-    return operator
+    return apply
 
 
-def _volume(function: Callable[..., Value], numbers: int) -> Callable[..., Value]:
+def _make_volume_operator(function: Callable[..., Value], numbers: int) -> Callable[..., Value]:
     """Return the operator for volumes, which takes the depth and then the images; both means and
     maxima allow that.
     """
 
-    def operator(x: Value, *given: Any) -> Value:
+    def apply(x: Value, *given: Any) -> Value:
         if x.rank != 5:
             raise CompileError("pooling of one volume without a batch is not translated")
         triples = [
@@ -243,21 +248,21 @@ def _volume(function: Callable[..., Value], numbers: int) -> Callable[..., Value
         found = function(view(found, [n, c * depth, rows, columns]), *flat, *rest)
         return view(found, [n, c, depth, *found.lengths()[2:]])
 
-    return operator
+    return apply
 
 
-def pair(value: Any) -> _Pair:
+def make_pair(value: Any) -> _Pair:
     """Return one number, or a list of one or two numbers, as a pair."""
     numbers = [value] if isinstance(value, int) else list(value)
     return int(numbers[0]), int(numbers[-1])
 
 
-def _two(value: Any) -> tuple[Any, Any]:
+def _get_two_numbers(value: Any) -> tuple[Any, Any]:
     numbers = [value] if isinstance(value, int) else list(value)
     return numbers[0], numbers[-1]
 
 
-def operators() -> Mapping[str, Callable[..., Any]]:
+def build_operators() -> Mapping[str, Callable[..., Any]]:
     """Return the operators by their names in PyTorch."""
     return {
         "max_pool2d": max_pool2d,
@@ -266,32 +271,35 @@ def operators() -> Mapping[str, Callable[..., Any]]:
         "adaptive_avg_pool2d": adaptive_avg_pool2d,
         "_adaptive_avg_pool2d": adaptive_avg_pool2d,
         "adaptive_max_pool2d": adaptive_max_pool2d,
-        "max_pool1d": _sequence(max_pool2d, 4, (1, 1, 0, 1)),
-        "avg_pool1d": _sequence(avg_pool2d, 3, (1, 1, 0)),
+        "max_pool1d": _make_sequence_operator(max_pool2d, 4, (1, 1, 0, 1)),
+        "avg_pool1d": _make_sequence_operator(avg_pool2d, 3, (1, 1, 0)),
         "max_pool1d_with_indices": lambda *given: (
-            _sequence(max_pool2d, 4, (1, 1, 0, 1))(*given),
+            _make_sequence_operator(max_pool2d, 4, (1, 1, 0, 1))(*given),
             None,
         ),
-        "max_pool3d": _volume(max_pool2d, 4),
-        "avg_pool3d": _volume(avg_pool2d, 3),
-        "max_pool3d_with_indices": lambda *given: (_volume(max_pool2d, 4)(*given), None),
-        "adaptive_avg_pool1d": _sequence(adaptive_avg_pool2d, 1, (1,)),
-        "adaptive_max_pool1d": _sequence(adaptive_max_pool2d, 1, (1,)),
+        "max_pool3d": _make_volume_operator(max_pool2d, 4),
+        "avg_pool3d": _make_volume_operator(avg_pool2d, 3),
+        "max_pool3d_with_indices": lambda *given: (
+            _make_volume_operator(max_pool2d, 4)(*given),
+            None,
+        ),
+        "adaptive_avg_pool1d": _make_sequence_operator(adaptive_avg_pool2d, 1, (1,)),
+        "adaptive_max_pool1d": _make_sequence_operator(adaptive_max_pool2d, 1, (1,)),
     }
 
 
-def _wanted(x: Value, size: Any, factors: Sequence[float | None]) -> list[int]:
+def _compute_lengths(x: Value, size: Any, factors: Sequence[float | None]) -> list[int]:
     """Return the lengths after resizing."""
     lengths = x.shape[2:]
     if size is not None:
-        return [known(length, "resizing") for length in size]
+        return [require_static_length(length, "resizing") for length in size]
     return [
-        int(known(have, "resizing") * float(f or 1))
+        int(require_static_length(have, "resizing") * float(f or 1))
         for have, f in zip(lengths, factors, strict=True)
     ]
 
 
-def _plain(x: Value, wanted: Sequence[int], factors: Sequence[float | None]) -> bool:
+def _has_plain_factors(x: Value, wanted: Sequence[int], factors: Sequence[float | None]) -> bool:
     """Return whether the factor between positions is that of the lengths, which is what
     TensorFlow takes.
     """
@@ -302,7 +310,7 @@ def _plain(x: Value, wanted: Sequence[int], factors: Sequence[float | None]) -> 
     )
 
 
-def _factors(given: Sequence[Any], axes: int) -> tuple[Any, list[float | None]]:
+def _read_factors(given: Sequence[Any], axes: int) -> tuple[Any, list[float | None]]:
     """Return size and factors; the overload ``vec`` has a list of factors, the other one for
     each axis.
     """
@@ -311,44 +319,50 @@ def _factors(given: Sequence[Any], axes: int) -> tuple[Any, list[float | None]]:
     return None, list(given) if len(given) == axes else [None] * axes
 
 
-def _bilinear(x: Value, size: Any, corners: bool, *given: Any) -> Value:
+def _apply_bilinear(x: Value, size: Any, corners: bool, *given: Any) -> Value:
     import tensorflow as tf
 
-    _, factors = _factors(given, 2)
-    wanted = _wanted(x, size, factors)
+    _, factors = _read_factors(given, 2)
+    wanted = _compute_lengths(x, size, factors)
     if list(x.shape[2:]) == wanted:
         return x
-    if not corners and not _plain(x, wanted, factors):
-        return _by_matrices(x, wanted, "bilinear", corners, factors)
+    if not corners and not _has_plain_factors(x, wanted, factors):
+        return _resize_by_matrices(x, wanted, "bilinear", corners, factors)
     found = tf.raw_ops.ResizeBilinear(
         images=x.last(), size=wanted, align_corners=corners, half_pixel_centers=not corners
     )
     return Value(found, True, x.floor)
 
 
-def _bicubic(x: Value, size: Any, corners: bool, *given: Any) -> Value:
-    _, factors = _factors(given, 2)
-    return _by_matrices(x, _wanted(x, size, factors), "bicubic", corners, factors)
+def _apply_bicubic(x: Value, size: Any, corners: bool, *given: Any) -> Value:
+    _, factors = _read_factors(given, 2)
+    return _resize_by_matrices(x, _compute_lengths(x, size, factors), "bicubic", corners, factors)
 
 
-def _linear(x: Value, size: Any, corners: bool, *given: Any) -> Value:
+def _apply_linear_resize(x: Value, size: Any, corners: bool, *given: Any) -> Value:
     import tensorflow as tf
 
-    _, factors = _factors(given, 1)
-    (length,) = _wanted(x, size, factors)
-    matrix = _matrix(known(x.shape[2], "resizing"), length, "linear", corners, factors[0])
+    _, factors = _read_factors(given, 1)
+    (length,) = _compute_lengths(x, size, factors)
+    matrix = _compute_resize_matrix(
+        require_static_length(x.shape[2], "resizing"), length, "linear", corners, factors[0]
+    )
     return Value(tf.tensordot(x.first(), matrix, [[-1], [1]]), floor=x.floor)
 
 
-def _by_matrices(
+def _resize_by_matrices(
     x: Value, wanted: Sequence[int], mode: str, corners: bool, factors: Sequence[float | None]
 ) -> Value:
     """Return the image resized by one matrix for the rows and one for the columns."""
     import tensorflow as tf
 
     rows, columns = (
-        _matrix(
-            known(have, "resizing"), want, {"bilinear": "linear"}.get(mode, mode), corners, factor
+        _compute_resize_matrix(
+            require_static_length(have, "resizing"),
+            want,
+            {"bilinear": "linear"}.get(mode, mode),
+            corners,
+            factor,
         )
         for have, want, factor in zip(x.shape[2:], wanted, factors, strict=True)
     )
@@ -356,7 +370,9 @@ def _by_matrices(
     return Value(tf.matmul(rows, held), floor=x.floor and mode != "bicubic")
 
 
-def _matrix(have: int, want: int, mode: str, corners: bool, factor: float | None) -> np.ndarray:
+def _compute_resize_matrix(
+    have: int, want: int, mode: str, corners: bool, factor: float | None
+) -> np.ndarray:
     """Return the matrix that resizes one axis, by resizing each unit vector in PyTorch."""
     import torch
 
@@ -379,21 +395,21 @@ def _matrix(have: int, want: int, mode: str, corners: bool, factor: float | None
     return matrix
 
 
-def _nearest(mode: str, axes: int) -> Callable[..., Value]:
-    def operator(x: Value, size: Any, *given: Any) -> Value:
+def _make_nearest(mode: str, axes: int) -> Callable[..., Value]:
+    def apply(x: Value, size: Any, *given: Any) -> Value:
         import tensorflow as tf
         import torch
 
-        _, factors = _factors(given, axes)
-        wanted = _wanted(x, size, factors)
-        if axes == 2 and mode == "nearest" and _plain(x, wanted, factors):
+        _, factors = _read_factors(given, axes)
+        wanted = _compute_lengths(x, size, factors)
+        if axes == 2 and mode == "nearest" and _has_plain_factors(x, wanted, factors):
             found = tf.raw_ops.ResizeNearestNeighbor(
                 images=x.last(), size=wanted, align_corners=False, half_pixel_centers=False
             )
             return Value(found, True, x.floor)
         held = x.held
         for axis, (want, factor) in enumerate(zip(wanted, factors, strict=True), 2):
-            length = known(x.shape[axis], "resizing")
+            length = require_static_length(x.shape[axis], "resizing")
             places = torch.arange(length, dtype=torch.float32)[None, None]
             how = (
                 {"scale_factor": factor, "recompute_scale_factor": False}
@@ -404,18 +420,18 @@ def _nearest(mode: str, axes: int) -> Callable[..., Value]:
             held = tf.gather(held, chosen.numpy().astype(np.int32), axis=x.axis(axis))
         return Value(held, x.channels_last, x.floor)
 
-    return operator
+    return apply
 
 
-def resizing_operators() -> Mapping[str, Callable[..., Any]]:
+def build_resizing_operators() -> Mapping[str, Callable[..., Any]]:
     """Return the operators by their names in PyTorch."""
     return {
-        "upsample_bilinear2d": _bilinear,
-        "upsample_bicubic2d": _bicubic,
-        "upsample_linear1d": _linear,
-        "upsample_nearest1d": _nearest("nearest", 1),
-        "upsample_nearest2d": _nearest("nearest", 2),
-        "upsample_nearest3d": _nearest("nearest", 3),
-        "_upsample_nearest_exact1d": _nearest("nearest-exact", 1),
-        "_upsample_nearest_exact2d": _nearest("nearest-exact", 2),
+        "upsample_bilinear2d": _apply_bilinear,
+        "upsample_bicubic2d": _apply_bicubic,
+        "upsample_linear1d": _apply_linear_resize,
+        "upsample_nearest1d": _make_nearest("nearest", 1),
+        "upsample_nearest2d": _make_nearest("nearest", 2),
+        "upsample_nearest3d": _make_nearest("nearest", 3),
+        "_upsample_nearest_exact1d": _make_nearest("nearest-exact", 1),
+        "_upsample_nearest_exact2d": _make_nearest("nearest-exact", 2),
     }

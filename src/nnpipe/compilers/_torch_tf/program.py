@@ -16,30 +16,30 @@ from nnpipe.compilers._torch_tf import (
     shapes,
     slicing,
 )
-from nnpipe.compilers._torch_tf.values import TO_LAST, Value, cast, type_name
+from nnpipe.compilers._torch_tf.values import TO_LAST, Value, cast, get_type_name
 from nnpipe.core.errors import CompileError
-from nnpipe.core.messages import one_line
-from nnpipe.frameworks.torch_program import QUANTISED, LoadedProgram, quiet
-from nnpipe.frameworks.torch_state import changes_values
+from nnpipe.core.messages import format_one_line
+from nnpipe.frameworks.torch_program import QUANTISED, LoadedProgram, suppress_torch_logs
+from nnpipe.frameworks.torch_state import has_inplace_operations
 
 _FAMILIES = (
-    elementwise.operators,
-    elementwise.activation_operators,
-    reductions.operators,
-    shapes.operators,
-    slicing.operators,
-    shapes.creation_operators,
-    matrices.operators,
-    convolutions.operators,
-    pooling.operators,
-    matrices.normalisation_operators,
-    pooling.resizing_operators,
-    matrices.attention_operators,
-    recurrent.operators,
+    elementwise.build_operators,
+    elementwise.build_activation_operators,
+    reductions.build_operators,
+    shapes.build_operators,
+    slicing.build_operators,
+    shapes.build_creation_operators,
+    matrices.build_operators,
+    convolutions.build_operators,
+    pooling.build_operators,
+    matrices.build_normalization_operators,
+    pooling.build_resizing_operators,
+    matrices.build_attention_operators,
+    recurrent.build_operators,
 )
 
 
-def table() -> Mapping[str, Callable[..., Any]]:
+def build_operator_table() -> Mapping[str, Callable[..., Any]]:
     """Return the operators by their names in PyTorch, with an overload only where it differs
     from the others.
     """
@@ -61,7 +61,7 @@ _CHECKS = (
 _SHAPED = ("view", "reshape", "_unsafe_view", "_reshape_alias", "view_copy", "expand")
 
 
-def function_of(loaded: LoadedProgram) -> Call:
+def build_function(loaded: LoadedProgram) -> Call:
     """Return a program as a function of TensorFlow tensors by name; weights become constants.
 
     Programs may contain layers as users write them, or the core operators that
@@ -73,28 +73,31 @@ def function_of(loaded: LoadedProgram) -> Call:
         If operators cannot be translated; the message names them and the layers that they belong
         to.
     """
-    operators = table()
+    operators = build_operator_table()
     native = loaded.native
     if any(QUANTISED in str(node.target) for node in native.graph.nodes):
         raise CompileError(ALREADY_QUANTISED)
-    constants = _constants(native)
-    if changes_values(native) or _unknown(native, operators, constants):
-        native = _decomposed(native, operators)
+    constants = _compute_constants(native)
+    if has_inplace_operations(native) or _find_untranslated(native, operators, constants):
+        native = _decompose_program(native, operators)
         kept = native.graph_signature.buffers_to_mutate.values()
         if kept:
             raise CompileError(
                 f"it keeps {', '.join(sorted(kept))} from one run to the next, which files made "
                 f"here cannot"
             )
-        constants = _constants(native)
-        still = _unknown(native, operators, constants)
+        constants = _compute_constants(native)
+        still = _find_untranslated(native, operators, constants)
         if still:
             named = ", ".join(still[:_SHOWN]) + (
                 f" and {len(still) - _SHOWN} more" if len(still) > _SHOWN else ""
             )
             raise CompileError(f"PyTorch's {named} cannot be translated to TensorFlow")
-    held = {name: _array(tensor) for name, tensor in _used(native, constants).items()}
-    inputs, outputs = _interface(native)
+    held = {
+        name: _to_array(tensor)
+        for name, tensor in _select_used_constants(native, constants).items()
+    }
+    inputs, outputs = _find_interface(native)
 
     def call(tensors: Mapping[str, Any]) -> dict[str, Any]:
         values: dict[Any, Any] = {}
@@ -107,10 +110,10 @@ def function_of(loaded: LoadedProgram) -> Call:
                     values[node] = Value(held[node.name])
             elif node.op == "placeholder":
                 tensor = given[node.name]
-                values[node] = Value(cast(tensor, type_name(tensor.dtype.name)))
+                values[node] = Value(cast(tensor, get_type_name(tensor.dtype.name)))
             elif node.op == "call_function":
-                values[node] = _called(node, values, operators)
-        found = (_output(values, node) for node in outputs)
+                values[node] = _call_node(node, values, operators)
+        found = (_convert_output(values, node) for node in outputs)
         return {
             spec.name: cast(tensor, spec.dtype)
             for spec, tensor in zip(loaded.io.outputs, found, strict=True)
@@ -119,16 +122,16 @@ def function_of(loaded: LoadedProgram) -> Call:
     return call
 
 
-def _output(values: Mapping[Any, Any], node: Any) -> Any:
+def _convert_output(values: Mapping[Any, Any], node: Any) -> Any:
     import tensorflow as tf
 
     return tf.convert_to_tensor(values[node].first())
 
 
-def _called(node: Any, values: Mapping[Any, Any], operators: Mapping[str, Any]) -> Any:
+def _call_node(node: Any, values: Mapping[Any, Any], operators: Mapping[str, Any]) -> Any:
     from torch.fx.node import map_arg
 
-    name = _name(node)
+    name = _get_operator_name(node)
     if name in _CHECKS:
         return None
     args, kwargs = (map_arg(part, values.__getitem__) for part in (node.args, node.kwargs))
@@ -139,23 +142,25 @@ def _called(node: Any, values: Mapping[Any, Any], operators: Mapping[str, Any]) 
         return args[0].length(args[1])
     if name == "as_strided" and not _is_plain(node.args[0]):
         raise CompileError(
-            f"PyTorch's {_described(node)} cannot be translated: it reads another layout of memory"
+            f"PyTorch's {_describe_node(node)} cannot be translated: it reads another layout of "
+            f"memory"
         )
     if name in _SHAPED:
-        args = (args[0], _fixed(node, args[1]), *args[2:])
+        args = (args[0], _insert_fixed_lengths(node, args[1]), *args[2:])
     try:
-        return _shaped(node, _operator(node, operators)(*args, **kwargs))
+        return _set_known_shape(node, _find_operator(node, operators)(*args, **kwargs))
     except CompileError as error:
         raise CompileError(
-            f"PyTorch's {_described(node)} cannot be translated as it is used: {error}"
+            f"PyTorch's {_describe_node(node)} cannot be translated as it is used: {error}"
         ) from None
     except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
         raise CompileError(
-            f"PyTorch's {_described(node)} cannot be translated as it is used: {one_line(error)}"
+            f"PyTorch's {_describe_node(node)} cannot be translated as it is used: "
+            f"{format_one_line(error)}"
         ) from error
 
 
-def _fixed(node: Any, size: Any) -> Any:
+def _insert_fixed_lengths(node: Any, size: Any) -> Any:
     """Return a shape with all lengths that are fixed as numbers, in place of -1."""
     value = node.meta.get("val")
     if value is None or not isinstance(size, (list, tuple)):
@@ -166,7 +171,7 @@ def _fixed(node: Any, size: Any) -> Any:
     ]
 
 
-def _shaped(node: Any, found: Any) -> Any:
+def _set_known_shape(node: Any, found: Any) -> Any:
     """Return a result with the lengths that the program knows set for TensorFlow."""
     meta = node.meta.get("val")
     if isinstance(found, Value) and hasattr(found.held, "set_shape") and hasattr(meta, "shape"):
@@ -184,7 +189,7 @@ def _is_plain(node: Any) -> bool:
     return bool(value is None or value.is_contiguous())
 
 
-def _decomposed(native: Any, operators: Mapping[str, Any]) -> Any:
+def _decompose_program(native: Any, operators: Mapping[str, Any]) -> Any:
     """Return the program in PyTorch's core operators and those that have a translation of their
     own.
     """
@@ -194,47 +199,49 @@ def _decomposed(native: Any, operators: Mapping[str, Any]) -> Any:
     decompositions = default_decompositions()
     for target in list(decompositions):
         schema = getattr(target, "_schema", None)
-        if schema is not None and not _aliases(schema):
+        if schema is not None and not _has_aliasing(schema):
             names = {schema.name, f"{schema.name}.{schema.overload_name}"}
             if names & kept:
                 decompositions.pop(target)
-    with quiet():
+    with suppress_torch_logs():
         return native.run_decompositions(decompositions)
 
 
-def _aliases(schema: Any) -> bool:
+def _has_aliasing(schema: Any) -> bool:
     """Return whether an operator may return a view, or writes; PyTorch must decompose these."""
     return bool(schema.is_mutable) or any(
         part.alias_info is not None for part in (*schema.arguments, *schema.returns)
     )
 
 
-def _unknown(native: Any, operators: Mapping[str, Any], constants: Mapping[str, Any]) -> list[str]:
+def _find_untranslated(
+    native: Any, operators: Mapping[str, Any], constants: Mapping[str, Any]
+) -> list[str]:
     """Return the operators without a translation, each with a layer that uses it; those on
     constants need none.
     """
     found: dict[str, str] = {}
     for node in native.graph.nodes:
         if node.op == "call_function" and node.name not in constants:
-            name = _name(node)
+            name = _get_operator_name(node)
             if (
                 name is not None
                 and name != "sym_size"
                 and name not in _CHECKS
-                and _operator(node, operators) is None
+                and _find_operator(node, operators) is None
             ):
-                found.setdefault(str(node.target), _described(node))
+                found.setdefault(str(node.target), _describe_node(node))
     return list(found.values())
 
 
-def _operator(node: Any, operators: Mapping[str, Any]) -> Any:
+def _find_operator(node: Any, operators: Mapping[str, Any]) -> Any:
     """Return the translation of an operator, by its overload or without it."""
-    name = _name(node)
+    name = _get_operator_name(node)
     overload = getattr(getattr(node.target, "_schema", None), "overload_name", "")
     return operators.get(f"{name}.{overload}", operators.get(str(name)))
 
 
-def _described(node: Any) -> str:
+def _describe_node(node: Any) -> str:
     """Return an operator with the layer of the user's model that it belongs to."""
     layers = [
         (path, kind)
@@ -250,7 +257,7 @@ def _described(node: Any) -> str:
     )
 
 
-def _name(node: Any) -> str | None:
+def _get_operator_name(node: Any) -> str | None:
     """Return the name of an operator without its overload; ``None`` for plain functions."""
     from torch._ops import HigherOrderOperator
 
@@ -260,7 +267,7 @@ def _name(node: Any) -> str | None:
     return None if schema is None else str(schema.name).removeprefix("aten::")
 
 
-def _constants(native: Any) -> dict[str, Any]:
+def _compute_constants(native: Any) -> dict[str, Any]:
     """Return weights, and values computed from weights alone, by the names of their nodes."""
     import torch
     from torch.export.graph_signature import InputKind
@@ -292,7 +299,7 @@ def _constants(native: Any) -> dict[str, Any]:
     return tensors
 
 
-def _used(native: Any, constants: Mapping[str, Any]) -> dict[str, Any]:
+def _select_used_constants(native: Any, constants: Mapping[str, Any]) -> dict[str, Any]:
     """Return the constants that operators on other values use, or that are outputs."""
     import torch
 
@@ -305,14 +312,14 @@ def _used(native: Any, constants: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _array(tensor: Any) -> Any:
+def _to_array(tensor: Any) -> Any:
     import torch
 
-    wanted = getattr(torch, type_name(tensor.dtype))
+    wanted = getattr(torch, get_type_name(tensor.dtype))
     return tensor.detach().to(wanted).cpu().numpy()
 
 
-def _interface(native: Any) -> tuple[list[str], list[Any]]:
+def _find_interface(native: Any) -> tuple[list[str], list[Any]]:
     """Return the names of the input nodes, and the output nodes."""
     from torch.export.graph_signature import InputKind, OutputKind
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nnpipe.compilers._torch_tf.values import Value, constant
+from nnpipe.compilers._torch_tf.values import Value, require_constant
 
 _Step = Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]
 _UNROLLED = 128
@@ -14,7 +14,7 @@ quantised.
 """
 
 
-def _lstm(
+def _apply_lstm(
     x: Value,
     states: Sequence[Value],
     weights: Sequence[Value],
@@ -27,7 +27,7 @@ def _lstm(
 ) -> tuple[Value, Value, Value]:
     import tensorflow as tf
 
-    def step(w: Sequence[Any]) -> tuple[Any, _Step]:
+    def make_step(w: Sequence[Any]) -> tuple[Any, _Step]:
         def advance(given: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
             hidden, cell = state
             gates = given + tf.matmul(hidden, w[1].T)
@@ -37,13 +37,13 @@ def _lstm(
 
         return (w[2] + w[3] if biased else None), advance
 
-    found, (hidden, cells) = _layers(
-        x, states, weights, 4 if biased else 2, layers, both, batch_first, step
+    found, (hidden, cells) = _run_layers(
+        x, states, weights, 4 if biased else 2, layers, both, batch_first, make_step
     )
     return found, hidden, cells
 
 
-def _gru(
+def _apply_gru(
     x: Value,
     state: Value,
     weights: Sequence[Value],
@@ -56,7 +56,7 @@ def _gru(
 ) -> tuple[Value, Value]:
     import tensorflow as tf
 
-    def step(w: Sequence[Any]) -> tuple[Any, _Step]:
+    def make_step(w: Sequence[Any]) -> tuple[Any, _Step]:
         def advance(given: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
             (hidden,) = state
             own = tf.matmul(hidden, w[1].T)
@@ -69,14 +69,14 @@ def _gru(
 
         return (w[2] if biased else None), advance
 
-    found, (hidden,) = _layers(
-        x, [state], weights, 4 if biased else 2, layers, both, batch_first, step
+    found, (hidden,) = _run_layers(
+        x, [state], weights, 4 if biased else 2, layers, both, batch_first, make_step
     )
     return found, hidden
 
 
-def _simple(function: str) -> Callable[..., Any]:
-    def operator(
+def _make_simple_rnn(function: str) -> Callable[..., Any]:
+    def apply(
         x: Value,
         state: Value,
         weights: Sequence[Value],
@@ -89,21 +89,21 @@ def _simple(function: str) -> Callable[..., Any]:
     ) -> tuple[Value, Value]:
         import tensorflow as tf
 
-        def step(w: Sequence[Any]) -> tuple[Any, _Step]:
+        def make_step(w: Sequence[Any]) -> tuple[Any, _Step]:
             def advance(given: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
                 return (getattr(tf.nn, function)(given + tf.matmul(state[0], w[1].T)),)
 
             return (w[2] + w[3] if biased else None), advance
 
-        found, (hidden,) = _layers(
-            x, [state], weights, 4 if biased else 2, layers, both, batch_first, step
+        found, (hidden,) = _run_layers(
+            x, [state], weights, 4 if biased else 2, layers, both, batch_first, make_step
         )
         return found, hidden
 
-    return operator
+    return apply
 
 
-def _layers(
+def _run_layers(
     x: Value,
     states: Sequence[Value],
     weights: Sequence[Value],
@@ -124,7 +124,7 @@ def _layers(
     started = [tf.expand_dims(state, 1) for state in started] if plain else started
     axis = 1 if batch_first else 0
     ends: list[list[Any]] = [[] for _ in states]
-    arrays = [constant(weight, "a recurrent layer") for weight in weights]
+    arrays = [require_constant(weight, "a recurrent layer") for weight in weights]
     directions = 2 if both else 1
     for layer in range(layers):
         outputs = []
@@ -162,10 +162,10 @@ def _run(
             state = advance(now, state)
             found.append(state[0])
         return tf.stack(found[::-1] if backwards else found, axis), state
-    return _looped(given, state, advance, axis, backwards)
+    return _run_loop(given, state, advance, axis, backwards)
 
 
-def _looped(
+def _run_loop(
     given: Any, state: tuple[Any, ...], advance: _Step, axis: int, backwards: bool
 ) -> tuple[Any, tuple[Any, ...]]:
     import tensorflow as tf
@@ -188,13 +188,13 @@ def _looped(
     return (tf.transpose(held, order) if axis else held), tuple(last)
 
 
-def operators() -> Mapping[str, Callable[..., Any]]:
+def build_operators() -> Mapping[str, Callable[..., Any]]:
     """Return the operators by their names in PyTorch; packed sequences are others, and not among
     them.
     """
     return {
-        "lstm.input": _lstm,
-        "gru.input": _gru,
-        "rnn_tanh.input": _simple("tanh"),
-        "rnn_relu.input": _simple("relu"),
+        "lstm.input": _apply_lstm,
+        "gru.input": _apply_gru,
+        "rnn_tanh.input": _make_simple_rnn("tanh"),
+        "rnn_relu.input": _make_simple_rnn("relu"),
     }

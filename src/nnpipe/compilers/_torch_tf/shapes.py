@@ -11,11 +11,11 @@ import numpy as np
 from nnpipe.compilers._torch_tf.values import (
     TO_LAST,
     Value,
+    build_shape_tensor,
     cast,
-    known,
-    shape_of,
-    turned,
-    type_name,
+    get_type_name,
+    require_static_length,
+    transpose_tensor,
 )
 from nnpipe.core.errors import CompileError
 
@@ -27,9 +27,9 @@ def view(x: Value, size: Sequence[Any], *ignored: Any) -> Value:
     import tensorflow as tf
 
     if not isinstance(size, (list, tuple)):  # view.dtype
-        return Value(cast(x.held, type_name(size)), x.channels_last, x.floor)
+        return Value(cast(x.held, get_type_name(size)), x.channels_last, x.floor)
     lengths = list(size)
-    if _equal(lengths, x.shape):
+    if _is_same_shape(lengths, x.shape):
         return x
     open_places = [place for place, length in enumerate(lengths) if not isinstance(length, int)]
     if len(open_places) == 1 and not any(
@@ -37,11 +37,11 @@ def view(x: Value, size: Sequence[Any], *ignored: Any) -> Value:
     ):
         lengths[open_places[0]] = -1
     if x.channels_last and x.shape[2:] == (1, 1):
-        return Value(tf.reshape(x.held, shape_of(lengths)), floor=x.floor)
-    return Value(tf.reshape(x.first(), shape_of(lengths)), floor=x.floor)
+        return Value(tf.reshape(x.held, build_shape_tensor(lengths)), floor=x.floor)
+    return Value(tf.reshape(x.first(), build_shape_tensor(lengths)), floor=x.floor)
 
 
-def _flatten(x: Value, start: int = 0, end: int = -1) -> Value:
+def _apply_flatten(x: Value, start: int = 0, end: int = -1) -> Value:
     import tensorflow as tf
 
     if x.rank == 0:
@@ -59,7 +59,7 @@ def _flatten(x: Value, start: int = 0, end: int = -1) -> Value:
     )
 
 
-def _unflatten(x: Value, axis: int, sizes: Sequence[Any]) -> Value:
+def _apply_unflatten(x: Value, axis: int, sizes: Sequence[Any]) -> Value:
     lengths, place = x.lengths(), axis % x.rank
     return view(x, [*lengths[:place], *sizes, *lengths[place + 1 :]])
 
@@ -71,7 +71,7 @@ def permute(x: Value, axes: Sequence[int]) -> Value:
         return Value(x.held, floor=x.floor)
     if not x.channels_last and order == _FIRST and x.rank == 4:
         return Value(x.held, True, x.floor)
-    return Value(turned(x.held, [x.axis(axis) for axis in order]), floor=x.floor)
+    return Value(transpose_tensor(x.held, [x.axis(axis) for axis in order]), floor=x.floor)
 
 
 def transpose(x: Value, one: int, other: int) -> Value:
@@ -82,11 +82,11 @@ def transpose(x: Value, one: int, other: int) -> Value:
     return permute(x, order)
 
 
-def _t(x: Value) -> Value:
+def _apply_t(x: Value) -> Value:
     return x if x.rank < 2 else transpose(x, 0, 1)
 
 
-def _movedim(x: Value, source: Any, destination: Any) -> Value:
+def _apply_movedim(x: Value, source: Any, destination: Any) -> Value:
     sources, places = (
         [value] if isinstance(value, int) else value for value in (source, destination)
     )
@@ -102,7 +102,7 @@ def unsqueeze(x: Value, axis: int) -> Value:
     return Value(tf.expand_dims(x.first(), axis % (x.rank + 1)), floor=x.floor)
 
 
-def _squeeze(x: Value, axes: Any = None) -> Value:
+def _apply_squeeze(x: Value, axes: Any = None) -> Value:
     import tensorflow as tf
 
     given = range(x.rank) if axes is None else [axes] if isinstance(axes, int) else axes
@@ -122,29 +122,29 @@ def expand(x: Value, size: Sequence[Any], *ignored: Any, **also: Any) -> Value:
         have if isinstance(want, int) and want == -1 else want
         for have, want in zip(here, size, strict=True)
     ]
-    if not missing and _equal(lengths, x.shape):
+    if not missing and _is_same_shape(lengths, x.shape):
         return x
     if all(isinstance(have, int) and have == 1 for have in here) and x.rank == 0:
-        return Value(tf.fill(shape_of(lengths), x.held), floor=x.floor)
-    return Value(tf.broadcast_to(x.first(), shape_of(lengths)), floor=x.floor)
+        return Value(tf.fill(build_shape_tensor(lengths), x.held), floor=x.floor)
+    return Value(tf.broadcast_to(x.first(), build_shape_tensor(lengths)), floor=x.floor)
 
 
-def _equal(lengths: Sequence[Any], shape: Sequence[int | None]) -> bool:
+def _is_same_shape(lengths: Sequence[Any], shape: Sequence[int | None]) -> bool:
     """Return whether fixed lengths are those of a shape."""
     return all(isinstance(length, int) for length in lengths) and list(lengths) == list(shape)
 
 
-def _expand_as(x: Value, other: Value) -> Value:
+def _apply_expand_as(x: Value, other: Value) -> Value:
     return expand(x, other.lengths())
 
 
-def _repeat(x: Value, times: Sequence[Any]) -> Value:
+def _apply_repeat(x: Value, times: Sequence[Any]) -> Value:
     import tensorflow as tf
 
     held = x.first()
     for _ in range(len(times) - x.rank):
         held = tf.expand_dims(held, 0)
-    return Value(tf.tile(held, shape_of(times)), floor=x.floor)
+    return Value(tf.tile(held, build_shape_tensor(times)), floor=x.floor)
 
 
 def repeat_interleave(x: Value, times: Any, axis: int | None = None, **also: Any) -> Value:
@@ -152,26 +152,26 @@ def repeat_interleave(x: Value, times: Any, axis: int | None = None, **also: Any
     if axis is None:
         x, axis = view(x, [-1]), 0
     place = axis % x.rank
-    count = known(times, "repeat_interleave")
+    count = require_static_length(times, "repeat_interleave")
     lengths = x.lengths()
     wide = expand(unsqueeze(x, place + 1), [*lengths[: place + 1], count, *lengths[place + 1 :]])
     joined = lengths[place] * count
     return view(wide, [*lengths[:place], joined, *lengths[place + 1 :]])
 
 
-def _pixel_shuffle(x: Value, factor: int) -> Value:
+def _apply_pixel_shuffle(x: Value, factor: int) -> Value:
     n, c, h, w = x.lengths()
     parts = view(x, [n, c // factor**2, factor, factor, h, w])
     return view(permute(parts, [0, 1, 4, 2, 5, 3]), [n, c // factor**2, h * factor, w * factor])
 
 
-def _pixel_unshuffle(x: Value, factor: int) -> Value:
+def _apply_pixel_unshuffle(x: Value, factor: int) -> Value:
     n, c, h, w = x.lengths()
     parts = view(x, [n, c, h // factor, factor, w // factor, factor])
     return view(permute(parts, [0, 1, 3, 5, 2, 4]), [n, c * factor**2, h // factor, w // factor])
 
 
-def _channel_shuffle(x: Value, groups: int) -> Value:
+def _apply_channel_shuffle(x: Value, groups: int) -> Value:
     n, c, *rest = x.lengths()
     return view(transpose(view(x, [n, groups, c // groups, *rest]), 1, 2), [n, c, *rest])
 
@@ -185,7 +185,7 @@ def _as_strided(
     import tensorflow as tf
 
     if all(isinstance(length, int) for length in x.shape):
-        sizes = [known(length, "as_strided") for length in size]
+        sizes = [require_static_length(length, "as_strided") for length in size]
         grid = np.indices(sizes, sparse=True)
         places = sum(
             (axis * step for axis, step in zip(grid, stride, strict=True)), np.array(offset or 0)
@@ -210,43 +210,44 @@ def _as_strided(
     return view(x, [-1, *size[1:]])
 
 
-def _diagonal(x: Value, offset: int = 0, one: int = 0, other: int = 1) -> Value:
+def _apply_diagonal(x: Value, offset: int = 0, one: int = 0, other: int = 1) -> Value:
     import tensorflow as tf
 
     rest = [axis for axis in range(x.rank) if axis not in (one % x.rank, other % x.rank)]
-    held = turned(x.first(), [*rest, one % x.rank, other % x.rank])
-    rows, columns = (known(length, "diagonal") for length in held.shape[-2:])
+    held = transpose_tensor(x.first(), [*rest, one % x.rank, other % x.rank])
+    rows, columns = (require_static_length(length, "diagonal") for length in held.shape[-2:])
     places = [r * columns + r + offset for r in range(rows) if 0 <= r + offset < columns]
     flat = view(Value(held), [*Value(held).lengths()[:-2], rows * columns])
     return Value(tf.gather(flat.held, np.array(places, np.int32), axis=-1))
 
 
-def _triangle(upper: bool) -> Callable[..., Value]:
-    def operator(x: Value, diagonal: int = 0) -> Value:
+def _make_triangle(upper: bool) -> Callable[..., Value]:
+    def apply(x: Value, diagonal: int = 0) -> Value:
         import tensorflow as tf
 
-        rows, columns = (known(length, "tril and triu") for length in x.shape[-2:])
+        rows, columns = (require_static_length(length, "tril and triu") for length in x.shape[-2:])
         ones = np.ones((rows, columns), bool)
         kept = np.triu(ones, diagonal) if upper else np.tril(ones, diagonal)
         held = x.first()
         return Value(tf.where(kept, held, tf.zeros((), held.dtype)), floor=x.floor)
 
-    return operator
+    return apply
 
 
-def _unfold(x: Value, axis: int, size: int, step: int) -> Value:
+def _apply_unfold(x: Value, axis: int, size: int, step: int) -> Value:
     """Return the windows of an axis, each along a new last axis."""
     import tensorflow as tf
 
-    place, length = axis % x.rank, known(x.shape[axis], "unfold")
+    place, length = axis % x.rank, require_static_length(x.shape[axis], "unfold")
     places = np.arange(0, length - size + 1, step)[:, None] + np.arange(size)
     found = tf.gather(x.first(), places.astype(np.int32), axis=place)
     return Value(
-        turned(found, [*range(place + 1), *range(place + 2, x.rank + 1), place + 1]), floor=x.floor
+        transpose_tensor(found, [*range(place + 1), *range(place + 2, x.rank + 1), place + 1]),
+        floor=x.floor,
     )
 
 
-def _im2col(x: Value, size: Any, dilation: Any, padding: Any, stride: Any) -> Value:
+def _apply_im2col(x: Value, size: Any, dilation: Any, padding: Any, stride: Any) -> Value:
     """Return the windows of an image as columns."""
     import tensorflow as tf
 
@@ -254,7 +255,7 @@ def _im2col(x: Value, size: Any, dilation: Any, padding: Any, stride: Any) -> Va
     if any(padding):
         held = tf.pad(held, [[0, 0], [0, 0], *([p, p] for p in padding)])
     for axis, k, d, s in zip((2, 4), size, dilation, stride, strict=True):
-        length = known(held.shape[axis], "unfold")
+        length = require_static_length(held.shape[axis], "unfold")
         starts = np.arange(0, length - d * (k - 1), s)
         held = tf.gather(held, (np.arange(k)[:, None] * d + starts).astype(np.int32), axis=axis)
     n, c, k0, rows, k1, columns = Value(held).lengths()
@@ -263,7 +264,9 @@ def _im2col(x: Value, size: Any, dilation: Any, padding: Any, stride: Any) -> Va
     )
 
 
-def _col2im(x: Value, size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Value:
+def _apply_col2im(
+    x: Value, size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any
+) -> Value:
     """Return the image of columns that do not overlap."""
     if (
         list(kernel) != list(stride)
@@ -272,12 +275,12 @@ def _col2im(x: Value, size: Any, kernel: Any, dilation: Any, padding: Any, strid
     ):
         raise CompileError("fold with windows that overlap or are padded is not translated")
     (rows, columns), (k0, k1) = size, kernel
-    n, c = x.length(0), known(x.shape[1], "fold") // (k0 * k1)
+    n, c = x.length(0), require_static_length(x.shape[1], "fold") // (k0 * k1)
     parts = view(x, [n, c, k0, k1, rows // k0, columns // k1])
     return view(permute(parts, [0, 1, 4, 2, 5, 3]), [n, c, rows, columns])
 
 
-def operators() -> Mapping[str, Callable[..., Any]]:
+def build_operators() -> Mapping[str, Callable[..., Any]]:
     """Return the operators by their names in PyTorch."""
     return {
         "view": view,
@@ -287,129 +290,131 @@ def operators() -> Mapping[str, Callable[..., Any]]:
         "view_copy": view,
         "view_as": lambda x, other: view(x, other.lengths()),
         "reshape_as": lambda x, other: view(x, other.lengths()),
-        "flatten": _flatten,
-        "unflatten": _unflatten,
+        "flatten": _apply_flatten,
+        "unflatten": _apply_unflatten,
         "permute": permute,
         "permute_copy": permute,
         "transpose": transpose,
         "swapaxes": transpose,
-        "t": _t,
-        "numpy_T": _t,
-        "movedim": _movedim,
+        "t": _apply_t,
+        "numpy_T": _apply_t,
+        "movedim": _apply_movedim,
         "mT": lambda x: transpose(x, -1, -2),
         "unsqueeze": unsqueeze,
-        "squeeze": _squeeze,
+        "squeeze": _apply_squeeze,
         "expand": expand,
-        "expand_as": _expand_as,
-        "repeat": _repeat,
-        "tile": _repeat,
+        "expand_as": _apply_expand_as,
+        "repeat": _apply_repeat,
+        "tile": _apply_repeat,
         "repeat_interleave": repeat_interleave,
-        "pixel_shuffle": _pixel_shuffle,
-        "pixel_unshuffle": _pixel_unshuffle,
-        "channel_shuffle": _channel_shuffle,
-        "native_channel_shuffle": _channel_shuffle,
+        "pixel_shuffle": _apply_pixel_shuffle,
+        "pixel_unshuffle": _apply_pixel_unshuffle,
+        "channel_shuffle": _apply_channel_shuffle,
+        "native_channel_shuffle": _apply_channel_shuffle,
         "as_strided": _as_strided,
-        "diagonal": _diagonal,
-        "unfold": _unfold,
-        "im2col": _im2col,
-        "col2im": _col2im,
-        "tril": _triangle(False),
-        "triu": _triangle(True),
+        "diagonal": _apply_diagonal,
+        "unfold": _apply_unfold,
+        "im2col": _apply_im2col,
+        "col2im": _apply_col2im,
+        "tril": _make_triangle(False),
+        "triu": _make_triangle(True),
         "copy": lambda x, y, *ignored: expand(
             Value(cast(y.held, x.dtype), y.channels_last), x.lengths()
         ),
     }
 
 
-def _kind(value: Any, dtype: Any) -> str:
+def _choose_type(value: Any, dtype: Any) -> str:
     if dtype is not None:
-        return type_name(dtype)
+        return get_type_name(dtype)
     return "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
 
 
-def _full(size: Sequence[Any], value: Any, dtype: Any = None, **also: Any) -> Value:
+def _apply_full(size: Sequence[Any], value: Any, dtype: Any = None, **also: Any) -> Value:
     import tensorflow as tf
 
-    kind = _kind(value, dtype)
+    kind = _choose_type(value, dtype)
     held = cast(value.held if isinstance(value, Value) else value, kind)
     if isinstance(held, (bool, int, float)):
         held = np.array(held, kind)
-    return Value(tf.fill(shape_of(size), held))
+    return Value(tf.fill(build_shape_tensor(size), held))
 
 
-def _like(number: Any) -> Callable[..., Value]:
-    def operator(x: Value, *given: Any, dtype: Any = None, **also: Any) -> Value:
+def _make_like(number: Any) -> Callable[..., Value]:
+    def apply(x: Value, *given: Any, dtype: Any = None, **also: Any) -> Value:
         value = given[0] if number is None else number
-        kind = x.dtype if dtype is None else type_name(dtype)
+        kind = x.dtype if dtype is None else get_type_name(dtype)
         if None not in x.shape:
             return Value(np.full(x.shape, cast(value, kind), kind))
-        return _full(x.lengths(), cast(value, kind), kind)
+        return _apply_full(x.lengths(), cast(value, kind), kind)
 
-    return operator
-
-
-def _filled(number: Any) -> Callable[..., Value]:
-    def operator(size: Sequence[Any], dtype: Any = None, **also: Any) -> Value:
-        return _full(size, number, dtype if dtype is not None else "float32")
-
-    return operator
+    return apply
 
 
-def _new(number: Any) -> Callable[..., Value]:
-    def operator(
-        x: Value, size: Sequence[Any], *given: Any, dtype: Any = None, **also: Any
-    ) -> Value:
+def _make_filled(number: Any) -> Callable[..., Value]:
+    def apply(size: Sequence[Any], dtype: Any = None, **also: Any) -> Value:
+        return _apply_full(size, number, dtype if dtype is not None else "float32")
+
+    return apply
+
+
+def _make_new(number: Any) -> Callable[..., Value]:
+    def apply(x: Value, size: Sequence[Any], *given: Any, dtype: Any = None, **also: Any) -> Value:
         value = given[0] if number is None else number
-        return _full(size, value, x.dtype if dtype is None else dtype)
+        return _apply_full(size, value, x.dtype if dtype is None else dtype)
 
-    return operator
+    return apply
 
 
-def _arange(*given: Any, dtype: Any = None, **also: Any) -> Value:
+def _apply_arange(*given: Any, dtype: Any = None, **also: Any) -> Value:
     import tensorflow as tf
 
     start, end, step = (0, given[0], 1) if len(given) == 1 else (*given, 1)[:3]
     real = any(isinstance(value, float) for value in (start, end, step))
-    kind = type_name(dtype) if dtype is not None else "float32" if real else "int64"
+    kind = get_type_name(dtype) if dtype is not None else "float32" if real else "int64"
     if all(isinstance(value, (int, float)) for value in (start, end, step)):
         return Value(np.arange(start, end, step).astype(kind))
     held = tf.range(*(tf.cast(value, tf.int32) for value in (start, end, step)))
     return Value(tf.cast(held, kind))
 
 
-def _scalar(value: Any, dtype: Any = None, **also: Any) -> Value:
+def _make_scalar(value: Any, dtype: Any = None, **also: Any) -> Value:
     import tensorflow as tf
 
-    kind = _kind(value, dtype)
+    kind = _choose_type(value, dtype)
     if isinstance(value, (bool, int, float)):
         return Value(np.array(value, kind))
     return Value(tf.cast(value, kind))
 
 
-def _eye(rows: Any, columns: Any = None, dtype: Any = None, **also: Any) -> Value:
+def _apply_eye(rows: Any, columns: Any = None, dtype: Any = None, **also: Any) -> Value:
     columns = rows if isinstance(columns, (type(None), bool)) else columns
     return Value(
-        np.eye(known(rows, "eye"), known(columns, "eye"), dtype=type_name(dtype or "float32"))
+        np.eye(
+            require_static_length(rows, "eye"),
+            require_static_length(columns, "eye"),
+            dtype=get_type_name(dtype or "float32"),
+        )
     )
 
 
-def creation_operators() -> Mapping[str, Callable[..., Any]]:
+def build_creation_operators() -> Mapping[str, Callable[..., Any]]:
     """Return the operators by their names in PyTorch."""
     return {
-        "full": _full,
-        "full_like": _like(None),
-        "zeros_like": _like(0),
-        "ones_like": _like(1),
-        "empty_like": _like(0),
-        "zeros": _filled(0),
-        "ones": _filled(1),
-        "empty": _filled(0),
-        "new_full": _new(None),
-        "new_zeros": _new(0),
-        "new_ones": _new(1),
-        "new_empty": _new(0),
-        "fill": _like(None),
-        "arange": _arange,
-        "scalar_tensor": _scalar,
-        "eye": _eye,
+        "full": _apply_full,
+        "full_like": _make_like(None),
+        "zeros_like": _make_like(0),
+        "ones_like": _make_like(1),
+        "empty_like": _make_like(0),
+        "zeros": _make_filled(0),
+        "ones": _make_filled(1),
+        "empty": _make_filled(0),
+        "new_full": _make_new(None),
+        "new_zeros": _make_new(0),
+        "new_ones": _make_new(1),
+        "new_empty": _make_new(0),
+        "fill": _make_like(None),
+        "arange": _apply_arange,
+        "scalar_tensor": _make_scalar,
+        "eye": _apply_eye,
     }

@@ -67,11 +67,11 @@ class Value:
 
     def first(self) -> Any:
         """Return the tensor in the program's order of axes."""
-        return turned(self.held, _TO_FIRST) if self.channels_last else self.held
+        return transpose_tensor(self.held, _TO_FIRST) if self.channels_last else self.held
 
     def last(self) -> Any:
         """Return the tensor with channels last; only for tensors with four axes."""
-        return self.held if self.channels_last else turned(self.held, TO_LAST)
+        return self.held if self.channels_last else transpose_tensor(self.held, TO_LAST)
 
     def length(self, axis: int) -> Any:
         """Return the length of an axis: a number, or a scalar tensor if it is free."""
@@ -85,7 +85,7 @@ class Value:
         return [self.length(axis) for axis in range(self.rank)]
 
 
-def turned(held: Any, order: Sequence[int]) -> Any:
+def transpose_tensor(held: Any, order: Sequence[int]) -> Any:
     """Return a tensor with its axes in another order."""
     if list(order) == list(range(len(order))):
         return held
@@ -96,12 +96,12 @@ def turned(held: Any, order: Sequence[int]) -> Any:
     return tf.transpose(held, order)
 
 
-def reordered(held: Any, axes: Sequence[int], floor: bool = False) -> Value:
+def restore_axis_order(held: Any, axes: Sequence[int], floor: bool = False) -> Value:
     """Return a tensor whose axes are those ``axes`` of the program, in the program's order."""
-    return Value(turned(held, [axes.index(axis) for axis in sorted(axes)]), floor=floor)
+    return Value(transpose_tensor(held, [axes.index(axis) for axis in sorted(axes)]), floor=floor)
 
 
-def type_name(dtype: Any) -> str:
+def get_type_name(dtype: Any) -> str:
     """Return the type for TensorFlow of one of PyTorch; TensorFlow Lite computes in float32
     only.
     """
@@ -122,13 +122,13 @@ def cast(held: Any, dtype: str) -> Any:
     return held != tf.zeros((), held.dtype) if dtype == "bool" else tf.cast(held, dtype)
 
 
-def common_type(values: Sequence[Any]) -> str:
+def find_common_type(values: Sequence[Any]) -> str:
     """Return the element type to which PyTorch promotes operands; numbers and scalars count less
     than tensors.
     """
     import torch
 
-    def stand_in(value: Any) -> Any:
+    def make_stand_in(value: Any) -> Any:
         if isinstance(value, (bool, int, float)):
             return value
         if not isinstance(value, Value):  # a length
@@ -138,7 +138,7 @@ def common_type(values: Sequence[Any]) -> str:
         )
 
     one, *others = sorted(
-        (stand_in(value) for value in values),
+        (make_stand_in(value) for value in values),
         key=lambda value: isinstance(value, (bool, int, float)),
     )
     for other in others:
@@ -147,22 +147,22 @@ def common_type(values: Sequence[Any]) -> str:
             dtype=torch.result_type(one, other),
             device="meta",
         )
-    return type_name(one.dtype)
+    return get_type_name(one.dtype)
 
 
-def operands(values: Sequence[Any], dtype: str | None = None) -> tuple[list[Any], bool]:
+def prepare_operands(values: Sequence[Any], dtype: str | None = None) -> tuple[list[Any], bool]:
     """Return the operands of an elementwise operation in one type and layout, and whether it has
     channels last.
 
     Without ``dtype``, PyTorch's promotion decides.  Operands with fewer axes are
     aligned at the last axis, as in PyTorch.
     """
-    held, last = together(values)
-    wanted = dtype or common_type(values)
+    held, last = align_layouts(values)
+    wanted = dtype or find_common_type(values)
     return [cast(value, wanted) for value in held], last
 
 
-def together(values: Sequence[Any]) -> tuple[list[Any], bool]:
+def align_layouts(values: Sequence[Any]) -> tuple[list[Any], bool]:
     """Return operands in one layout, and whether it has channels last."""
     tensors = [value for value in values if isinstance(value, Value)]
     if not any(value.channels_last for value in tensors):
@@ -170,12 +170,12 @@ def together(values: Sequence[Any]) -> tuple[list[Any], bool]:
     if any(value.rank > 4 for value in tensors):
         return [value.first() if isinstance(value, Value) else value for value in values], False
     return [
-        _four(value).last() if isinstance(value, Value) and value.rank else _bare(value)
+        _to_four_axes(value).last() if isinstance(value, Value) and value.rank else _unwrap(value)
         for value in values
     ], True
 
 
-def shape_of(lengths: Sequence[Any]) -> Any:
+def build_shape_tensor(lengths: Sequence[Any]) -> Any:
     """Return lengths, of which some may be scalar tensors, as a shape for TensorFlow."""
     if all(isinstance(length, (int, np.integer)) for length in lengths):
         return [int(length) for length in lengths]
@@ -184,33 +184,33 @@ def shape_of(lengths: Sequence[Any]) -> Any:
     return tf.stack([tf.cast(length, tf.int32) for length in lengths])
 
 
-def shape_with_rest(lengths: Sequence[Any]) -> Any:
+def build_reshape_target(lengths: Sequence[Any]) -> Any:
     """Return lengths as a shape for a reshape, in which one free length is what is left."""
     free = [place for place, length in enumerate(lengths) if not isinstance(length, int)]
     if len(free) == 1 and -1 not in [length for length in lengths if isinstance(length, int)]:
         lengths = [-1 if place in free else length for place, length in enumerate(lengths)]
-    return shape_of(lengths)
+    return build_shape_tensor(lengths)
 
 
-def known(value: Any, what: str) -> int:
+def require_static_length(value: Any, what: str) -> int:
     """Return a length that must be fixed; raise ``CompileError`` if it is free."""
     if not isinstance(value, (int, np.integer)):
         raise CompileError(f"{what} needs a fixed length; export the model with that axis fixed")
     return int(value)
 
 
-def constant(value: Value, name: str) -> Any:
+def require_constant(value: Value, name: str) -> Any:
     """Return a weight as an array; raise ``CompileError`` if it is computed."""
     if not isinstance(value.held, np.ndarray):
         raise CompileError(f"{name} with weights that are computed is not translated")
     return value.held
 
 
-def _bare(value: Any) -> Any:
+def _unwrap(value: Any) -> Any:
     return value.held if isinstance(value, Value) else value
 
 
-def _four(value: Value) -> Value:
+def _to_four_axes(value: Value) -> Value:
     if value.rank == 4:
         return value
     missing = 4 - value.rank

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.messages import nearest
-from nnpipe.experiment.database._tables import BOOLEAN, FLOAT, INTEGER, WrongValue, tables
-from nnpipe.experiment.database._values import document, unreal
+from nnpipe.core.messages import suggest_name
+from nnpipe.experiment.database._tables import BOOLEAN, FLOAT, INTEGER, WrongValue, get_tables
+from nnpipe.experiment.database._values import decode_double, parse_object
 from nnpipe.experiment.database.query import (
     Condition,
     FieldComparison,
@@ -26,97 +26,104 @@ from nnpipe.experiment.database.records import RunRecord
 from nnpipe.experiment.status import NEXT
 
 
-def clause(condition: Condition, *, postgresql: bool) -> Any:
+def build_clause(condition: Condition, *, postgresql: bool) -> Any:
     """Return a condition as a clause on the table of runs that is true or false, never NULL."""
     import sqlalchemy as sa
 
     if isinstance(condition, Junction):
-        parts = [clause(part, postgresql=postgresql) for part in condition.parts]
+        parts = [build_clause(part, postgresql=postgresql) for part in condition.parts]
         return sa.and_(*parts) if condition.word == "and" else sa.or_(*parts)
     if isinstance(condition, Negation):
-        return sa.not_(clause(condition.part, postgresql=postgresql))
-    return _comparison(condition, postgresql)
+        return sa.not_(build_clause(condition.part, postgresql=postgresql))
+    return _build_comparison(condition, postgresql)
 
 
-def sortable(field: QueryField, *, postgresql: bool) -> Any:
+def build_sort_key(field: QueryField, *, postgresql: bool) -> Any:
     """Return the expression to sort runs by: a number, or else a text."""
     import sqlalchemy as sa
 
-    t = tables()
+    t = get_tables()
     if field.group == "statistics":
         query = sa.select(t.statistics.c.mean).where(
-            _belongs(t.statistics.c.run), t.statistics.c.name == field.name
+            _match_run(t.statistics.c.run), t.statistics.c.name == field.name
         )
     elif field.group == "configuration":
-        query = sa.select(t.settings.c.number).where(_configures(), t.settings.c.path == field.name)
+        query = sa.select(t.settings.c.number).where(
+            _match_configuration(), t.settings.c.path == field.name
+        )
     elif field.group in ("best", "trials"):
-        return _of_search(field, postgresql)
+        return _build_search_value(field, postgresql)
     elif field.group == "parent":
-        query = sa.select(sa.func.min(t.parents.c.parent)).where(_belongs(t.parents.c.run))
+        query = sa.select(sa.func.min(t.parents.c.parent)).where(_match_run(t.parents.c.run))
     else:
-        return _column(field)
+        return _get_column(field)
     return query.correlate(t.runs).scalar_subquery()
 
 
-def _comparison(comparison: FieldComparison, postgresql: bool) -> Any:
+def _build_comparison(comparison: FieldComparison, postgresql: bool) -> Any:
     import sqlalchemy as sa
 
-    t, field = tables(), comparison.field
+    t, field = get_tables(), comparison.field
     sign, value = comparison.sign, comparison.value
     if field.group in ("best", "trials"):
-        found = _of_search(field, postgresql)
+        found = _build_search_value(field, postgresql)
         if value is None:
             return found.is_(None) if sign == "=" else found.is_not(None)
-        return sa.func.coalesce(_held(found, sign, value, postgresql), sa.false())
+        return sa.func.coalesce(_compare_column(found, sign, value, postgresql), sa.false())
     if value is None:
-        there = _there(field)
+        there = _build_presence_test(field)
         return sa.not_(there) if sign == "=" else there
     if field.group == "statistics":
-        held = _held(t.statistics.c.mean, sign, value, postgresql)
-        return _exists(_belongs(t.statistics.c.run), t.statistics.c.name == field.name, held)
+        held = _compare_column(t.statistics.c.mean, sign, value, postgresql)
+        return _build_exists(
+            _match_run(t.statistics.c.run), t.statistics.c.name == field.name, held
+        )
     if field.group == "configuration":
-        return _exists(
-            _configures(), t.settings.c.path == field.name, _setting(sign, value, postgresql)
+        return _build_exists(
+            _match_configuration(),
+            t.settings.c.path == field.name,
+            _compare_setting(sign, value, postgresql),
         )
     if field.group == "parent":
-        return _exists(
-            _belongs(t.parents.c.run), _held(t.parents.c.parent, sign, value, postgresql)
+        return _build_exists(
+            _match_run(t.parents.c.run),
+            _compare_column(t.parents.c.parent, sign, value, postgresql),
         )
-    column = _column(field)
-    held = _held(column, sign, value, postgresql)
+    column = _get_column(field)
+    held = _compare_column(column, sign, value, postgresql)
     # Only a plain comparison can use an index.
     return sa.func.coalesce(held, sa.false()) if getattr(column, "nullable", True) else held
 
 
-def _there(field: QueryField) -> Any:
-    t = tables()
+def _build_presence_test(field: QueryField) -> Any:
+    t = get_tables()
     if field.group == "statistics":
-        return _exists(
-            _belongs(t.statistics.c.run),
+        return _build_exists(
+            _match_run(t.statistics.c.run),
             t.statistics.c.name == field.name,
             t.statistics.c.mean.is_not(None),
         )
     if field.group == "configuration":
         held = t.settings.c.number.is_not(None) | t.settings.c.text.is_not(None)
-        return _exists(_configures(), t.settings.c.path == field.name, held)
+        return _build_exists(_match_configuration(), t.settings.c.path == field.name, held)
     if field.group == "parent":
-        return _exists(_belongs(t.parents.c.run))
-    return _column(field).is_not(None)
+        return _build_exists(_match_run(t.parents.c.run))
+    return _get_column(field).is_not(None)
 
 
-def best_value(name: str, postgresql: bool) -> Any:
+def build_best_value(name: str, postgresql: bool) -> Any:
     """Return the best value of an objective among some rows of trials, as an aggregate; NULL
     without a value.
     """
     import sqlalchemy as sa
 
-    t = tables()
-    value: Any = sa.cast(json_text(t.trials.c.results, name, postgresql), sa.Double())
-    way = sa.func.min(json_text(t.searches.c.objectives, name, postgresql))
+    t = get_tables()
+    value: Any = sa.cast(build_json_text(t.trials.c.results, name, postgresql), sa.Double())
+    way = sa.func.min(build_json_text(t.searches.c.objectives, name, postgresql))
     return sa.case((way == "maximize", sa.func.max(value)), (way == "minimize", sa.func.min(value)))
 
 
-def json_text(column: Any, name: str, postgresql: bool) -> Any:
+def build_json_text(column: Any, name: str, postgresql: bool) -> Any:
     """Return the value of a name in a column of JSON objects as text; NULL where there are
     infinite values or NaN.
     """
@@ -136,45 +143,47 @@ def json_text(column: Any, name: str, postgresql: bool) -> Any:
     return sa.case((sa.not_(sa.or_(*words)), found))
 
 
-def _of_search(field: QueryField, postgresql: bool) -> Any:
+def _build_search_value(field: QueryField, postgresql: bool) -> Any:
     """Return the best value of a search's objective, or how many of its trials are in a state;
     NULL for other runs.
     """
     import sqlalchemy as sa
 
-    t = tables()
+    t = get_tables()
     state = "finished" if field.group == "best" else field.name
     joined = t.searches.outerjoin(
         t.trials, (t.trials.c.search == t.searches.c.run) & (t.trials.c.state == state)
     )
     found = (
-        best_value(field.name, postgresql)
+        build_best_value(field.name, postgresql)
         if field.group == "best"
         else sa.func.count(t.trials.c.number)
     )
     query = (
         sa.select(found)
         .select_from(joined)
-        .where(_belongs(t.searches.c.run))
+        .where(_match_run(t.searches.c.run))
         .group_by(t.searches.c.run)
     )
     return query.correlate(t.runs).scalar_subquery()
 
 
-def _setting(sign: Sign, value: Value, postgresql: bool) -> Any:
+def _compare_setting(sign: Sign, value: Value, postgresql: bool) -> Any:
     """Return the comparison of a setting with a value of the same kind: 1, true and "1" are
     different.
     """
     import sqlalchemy as sa
 
-    settings = tables().settings
+    settings = get_tables().settings
     if isinstance(value, str):
-        return _held(settings.c.text, sign, value, postgresql)
+        return _compare_column(settings.c.text, sign, value, postgresql)
     kinds = (BOOLEAN,) if isinstance(value, bool) else (INTEGER, FLOAT)
-    return sa.and_(settings.c.kind.in_(kinds), _held(settings.c.number, sign, value, postgresql))
+    return sa.and_(
+        settings.c.kind.in_(kinds), _compare_column(settings.c.number, sign, value, postgresql)
+    )
 
 
-def _held(column: Any, sign: Sign, value: Value, postgresql: bool) -> Any:
+def _compare_column(column: Any, sign: Sign, value: Value, postgresql: bool) -> Any:
     import sqlalchemy as sa
 
     if sign == "~":
@@ -186,25 +195,25 @@ def _held(column: Any, sign: Sign, value: Value, postgresql: bool) -> Any:
     return column.op(sign, is_comparison=True)(sa.bindparam(None, value, kind, unique=True))
 
 
-def _column(field: QueryField) -> Any:
-    runs = tables().runs
+def _get_column(field: QueryField) -> Any:
+    runs = get_tables().runs
     if field.group == "duration":
         return runs.c.ended - runs.c.started
     return runs.c[field.group]
 
 
-def _exists(*conditions: Any) -> Any:
+def _build_exists(*conditions: Any) -> Any:
     import sqlalchemy as sa
 
-    return sa.exists().where(*conditions).correlate(tables().runs)
+    return sa.exists().where(*conditions).correlate(get_tables().runs)
 
 
-def _belongs(column: Any) -> Any:
-    return column == tables().runs.c.id
+def _match_run(column: Any) -> Any:
+    return column == get_tables().runs.c.id
 
 
-def _configures() -> Any:
-    return tables().settings.c.configuration == tables().runs.c.configuration
+def _match_configuration() -> Any:
+    return get_tables().settings.c.configuration == get_tables().runs.c.configuration
 
 
 # Common statements, built once: building one takes longer than executing it.
@@ -215,7 +224,7 @@ def _configures() -> Any:
 @functools.cache
 def insert(table: str) -> Any:
     """Return the statement that inserts rows; the columns follow from the parameters."""
-    return getattr(tables(), table).insert()
+    return getattr(get_tables(), table).insert()
 
 
 @functools.cache
@@ -225,7 +234,7 @@ def update(table: str) -> Any:
     """
     import sqlalchemy as sa
 
-    changed = getattr(tables(), table)
+    changed = getattr(get_tables(), table)
     return changed.update().where(changed.c.id == sa.bindparam("of"))
 
 
@@ -236,7 +245,7 @@ def select(table: str, by: str, *columns: str) -> Any:
     """
     import sqlalchemy as sa
 
-    read = getattr(tables(), table)
+    read = getattr(get_tables(), table)
     return sa.select(*(read.c[column] for column in columns)).where(
         read.c[by] == sa.bindparam("of")
     )
@@ -249,7 +258,7 @@ _AT_ONCE = 500  # values bound in a statement; SQLite and PostgreSQL take severa
 _DIGITS = frozenset("0123456789abcdef")
 
 
-def identity(connection: Any, run: str) -> str:
+def find_identity(connection: Any, run: str) -> str:
     """Return the full identity of a run; see :meth:`nnpipe.experiment.database.runs.Runs.get`.
 
     Raises
@@ -259,7 +268,7 @@ def identity(connection: Any, run: str) -> str:
     """
     import sqlalchemy as sa
 
-    table = tables().runs
+    table = get_tables().runs
     if not isinstance(run, str) or not run or "\0" in run or not run.isprintable():
         raise ConfigError(f"no run is called {str(run)[:40]!r}")
     whole = len(run) == 32 and set(run) <= _DIGITS
@@ -289,21 +298,21 @@ def identity(connection: Any, run: str) -> str:
         if begin:
             return str(begin[0])
     names = connection.scalars(sa.select(table.c.experiment).distinct().limit(1000)).all()
-    raise ConfigError(f"no run or experiment is called {run[:80]!r}{nearest(run[:80], names)}")
+    raise ConfigError(f"no run or experiment is called {run[:80]!r}{suggest_name(run[:80], names)}")
 
 
-def matching(
+def find_runs(
     connection: Any, where: str, order: str, limit: int | None, *, postgresql: bool
 ) -> list[str]:
     """Return the identities of the runs for which a condition holds, in order."""
     import sqlalchemy as sa
 
-    table = tables().runs
+    table = get_tables().runs
     field, descending = parse_order(order)
-    column = sortable(field, postgresql=postgresql)
+    column = build_sort_key(field, postgresql=postgresql)
     query = sa.select(table.c.id)
     if where.strip():
-        query = query.where(clause(parse_condition(where), postgresql=postgresql))
+        query = query.where(build_clause(parse_condition(where), postgresql=postgresql))
     ordered = column.desc() if descending else column.asc()
     query = query.order_by(ordered.nulls_last(), table.c.created.desc(), table.c.id)
     if limit is not None:
@@ -313,16 +322,16 @@ def matching(
     return list(connection.scalars(query))
 
 
-def records(connection: Any, identities: Sequence[str]) -> list[RunRecord]:
+def read_records(connection: Any, identities: Sequence[str]) -> list[RunRecord]:
     """Return the runs of these identities, in their order."""
     import sqlalchemy as sa
 
-    t = tables()
+    t = get_tables()
     rows: dict[str, Any] = {}
     parents: dict[str, list[str]] = defaultdict(list)
     means: dict[str, dict[str, float]] = defaultdict(dict)
     trees: dict[str, Any] = {}
-    for some in batches(identities):
+    for some in split_batches(identities):
         rows |= {
             row.id: row
             for row in connection.execute(sa.select(t.runs).where(t.runs.c.id.in_(some)))
@@ -333,11 +342,11 @@ def records(connection: Any, identities: Sequence[str]) -> list[RunRecord]:
         query = sa.select(t.statistics.c.run, t.statistics.c.name, t.statistics.c.mean)
         query = query.where(t.statistics.c.run.in_(some)).order_by(t.statistics.c.position)
         for run, name, mean in connection.execute(query):
-            means[run][name] = unreal(mean)
-    for some in batches(sorted({row.configuration for row in rows.values()})):
+            means[run][name] = decode_double(mean)
+    for some in split_batches(sorted({row.configuration for row in rows.values()})):
         query = sa.select(t.configurations.c.digest, t.configurations.c.tree)
         for digest, tree in connection.execute(query.where(t.configurations.c.digest.in_(some))):
-            trees[digest] = document(tree, f"configuration {digest[:12]}")
+            trees[digest] = parse_object(tree, f"configuration {digest[:12]}")
     for row in rows.values():
         if row.status not in NEXT:
             raise WrongValue(
@@ -358,7 +367,7 @@ def records(connection: Any, identities: Sequence[str]) -> list[RunRecord]:
             ended=row.ended,
             host=row.host,
             process=row.process,
-            environment=document(row.environment, f"environment of run {row.id[:12]}"),
+            environment=parse_object(row.environment, f"environment of run {row.id[:12]}"),
             configuration=trees[row.configuration],
             parents=tuple(parents[row.id]),
             statistics=means[row.id],
@@ -367,7 +376,7 @@ def records(connection: Any, identities: Sequence[str]) -> list[RunRecord]:
     ]
 
 
-def batches(values: Iterable[str]) -> Iterator[list[str]]:
+def split_batches(values: Iterable[str]) -> Iterator[list[str]]:
     """Yield values in lists that are short enough for one statement."""
     listed = list(values)
     for begin in range(0, len(listed), _AT_ONCE):

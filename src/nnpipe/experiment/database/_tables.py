@@ -32,7 +32,7 @@ class WrongValue(ArtifactError):
     """
 
 
-def checked(base: Any, python: Any, most: float | None = None) -> Any:
+def create_checked_type(base: Any, python: Any, most: float | None = None) -> Any:
     """Return a class like a type of SQLAlchemy, with a check that SQLite returns values of a type
     of Python.
 
@@ -41,7 +41,7 @@ def checked(base: Any, python: Any, most: float | None = None) -> Any:
     PostgreSQL makes this check itself.
     """
 
-    class Checked(base):  # type: ignore[misc]
+    class CheckedType(base):  # type: ignore[misc]
         where = ""
         nullable = True
 
@@ -67,7 +67,7 @@ def checked(base: Any, python: Any, most: float | None = None) -> Any:
 
             return check
 
-    return Checked
+    return CheckedType
 
 
 def name_columns(metadata: Any) -> None:
@@ -114,41 +114,49 @@ class Tables:
 
 
 @functools.cache
-def tables() -> Tables:
+def get_tables() -> Tables:
     """Return the tables; this imports SQLAlchemy, so call it only when a database is opened."""
     import sqlalchemy as sa
 
-    big_integer, integer = checked(sa.BigInteger, int), checked(sa.Integer, int)
-    small_integer, double, boolean = (
-        checked(sa.SmallInteger, int),
-        checked(sa.Double, float),
-        checked(sa.Boolean, bool),
+    big_integer, integer = (
+        create_checked_type(sa.BigInteger, int),
+        create_checked_type(sa.Integer, int),
     )
-    moment, fraction = checked(sa.Double, float, _LAST), checked(sa.Double, float, 1e6)
+    small_integer, double, boolean = (
+        create_checked_type(sa.SmallInteger, int),
+        create_checked_type(sa.Double, float),
+        create_checked_type(sa.Boolean, bool),
+    )
+    moment, fraction = (
+        create_checked_type(sa.Double, float, _LAST),
+        create_checked_type(sa.Double, float, 1e6),
+    )
     metadata = sa.MetaData()
-    text = checked(sa.Text, str)().with_variant(sa.Text(collation="C"), "postgresql")
+    text = create_checked_type(sa.Text, str)().with_variant(sa.Text(collation="C"), "postgresql")
     # SQLite auto-increments only INTEGER columns
     identity = big_integer().with_variant(integer(), "sqlite")
 
-    def column(name: str, kind: Any, **options: Any) -> Any:
+    def create_column(name: str, kind: Any, **options: Any) -> Any:
         return sa.Column(name, kind, nullable=options.pop("nullable", False), **options)
 
-    def of_run(primary: bool = True) -> Any:
+    def create_run_column(primary: bool = True) -> Any:
         key = sa.ForeignKey("nnpipe_runs.id", ondelete="CASCADE")
         return sa.Column("run", text, key, primary_key=primary, nullable=False, index=not primary)
 
-    def table(name: str, *columns: Any, **options: Any) -> Any:
+    def create_table(name: str, *columns: Any, **options: Any) -> Any:
         return sa.Table(f"nnpipe_{name}", metadata, *columns, **options)
 
     found = Tables(
         metadata=metadata,
-        about=table("about", column("name", text, primary_key=True), column("value", text)),
-        configurations=table(
-            "configurations",
-            column("digest", text, primary_key=True),  # SHA-256 of the tree
-            column("tree", text),  # JSON
+        about=create_table(
+            "about", create_column("name", text, primary_key=True), create_column("value", text)
         ),
-        settings=table(  # the leaves of the trees, for queries
+        configurations=create_table(
+            "configurations",
+            create_column("digest", text, primary_key=True),  # SHA-256 of the tree
+            create_column("tree", text),  # JSON
+        ),
+        settings=create_table(  # the leaves of the trees, for queries
             "settings",
             sa.Column(
                 "configuration",
@@ -156,16 +164,16 @@ def tables() -> Tables:
                 sa.ForeignKey("nnpipe_configurations.digest", ondelete="CASCADE"),
                 primary_key=True,
             ),
-            column("path", text, primary_key=True),  # optimiser.arguments.lr
-            column("kind", small_integer),
-            column("number", double, nullable=True),
-            column("text", text, nullable=True),
+            create_column("path", text, primary_key=True),  # optimiser.arguments.lr
+            create_column("kind", small_integer),
+            create_column("number", double, nullable=True),
+            create_column("text", text, nullable=True),
             sa.Index("nnpipe_settings_by_path", "path"),
         ),
-        runs=table(
+        runs=create_table(
             "runs",
-            column("id", text, primary_key=True),
-            column("experiment", text, index=True),
+            create_column("id", text, primary_key=True),
+            create_column("experiment", text, index=True),
             sa.Column(
                 "configuration",
                 text,
@@ -173,46 +181,46 @@ def tables() -> Tables:
                 nullable=False,
                 index=True,
             ),
-            column("status", text),
-            column("reason", text),
-            column("done", big_integer),
-            column("total", big_integer),
-            column("created", moment, index=True),
-            column("started", moment, nullable=True),  # the last start
-            column("ended", moment, nullable=True),
-            column("host", text),
-            column("process", big_integer, nullable=True),  # the owner while it runs
-            column("process_started", moment, nullable=True),
-            column("environment", text),  # JSON
+            create_column("status", text),
+            create_column("reason", text),
+            create_column("done", big_integer),
+            create_column("total", big_integer),
+            create_column("created", moment, index=True),
+            create_column("started", moment, nullable=True),  # the last start
+            create_column("ended", moment, nullable=True),
+            create_column("host", text),
+            create_column("process", big_integer, nullable=True),  # the owner while it runs
+            create_column("process_started", moment, nullable=True),
+            create_column("environment", text),  # JSON
         ),
-        parents=table(
+        parents=create_table(
             "parents",
-            of_run(),
+            create_run_column(),
             sa.Column(
                 "parent", text, sa.ForeignKey("nnpipe_runs.id"), primary_key=True, index=True
             ),
-            column("position", integer),
+            create_column("position", integer),
         ),
-        statistics=table(
+        statistics=create_table(
             "statistics",
-            of_run(),
-            column("name", text, primary_key=True),
-            column("position", integer),
-            column("count", big_integer),
+            create_run_column(),
+            create_column("name", text, primary_key=True),
+            create_column("position", integer),
+            create_column("count", big_integer),
             *(
-                column(name, double, nullable=True)
+                create_column(name, double, nullable=True)
                 for name in ("weight", "mean", "spread", "least", "greatest")
             ),
         ),
-        histories=table(
+        histories=create_table(
             "histories",
             sa.Column("id", identity, primary_key=True, autoincrement=True),
-            of_run(primary=False),
-            column("name", text),
-            column("rows", big_integer),
+            create_run_column(primary=False),
+            create_column("name", text),
+            create_column("rows", big_integer),
             sa.UniqueConstraint("run", "name", name="nnpipe_histories_by_name"),
         ),
-        series=table(
+        series=create_table(
             "series",
             sa.Column("id", identity, primary_key=True, autoincrement=True),
             sa.Column(
@@ -221,10 +229,10 @@ def tables() -> Tables:
                 sa.ForeignKey("nnpipe_histories.id", ondelete="CASCADE"),
                 nullable=False,
             ),
-            column("name", text),
+            create_column("name", text),
             sa.UniqueConstraint("history", "name", name="nnpipe_series_by_name"),
         ),
-        points=table(
+        points=create_table(
             "points",
             sa.Column(
                 "series",
@@ -234,51 +242,51 @@ def tables() -> Tables:
                 autoincrement=False,
             ),
             sa.Column("row", big_integer, primary_key=True, autoincrement=False),
-            column("kind", small_integer),
-            column("value", double, nullable=True),
+            create_column("kind", small_integer),
+            create_column("value", double, nullable=True),
             sqlite_with_rowid=False,
         ),
-        artifacts=table(
+        artifacts=create_table(
             "artifacts",
-            of_run(),
-            column("name", text, primary_key=True),
-            column("kind", text),  # state, arrays or file
-            column("digest", text, index=True),  # SHA-256 of the content
-            column("size", big_integer),
-            column("suffix", text),
-            column("created", moment),
+            create_run_column(),
+            create_column("name", text, primary_key=True),
+            create_column("kind", text),  # state, arrays or file
+            create_column("digest", text, index=True),  # SHA-256 of the content
+            create_column("size", big_integer),
+            create_column("suffix", text),
+            create_column("created", moment),
         ),
-        origins=table(
+        origins=create_table(
             "origins",
-            of_run(),
-            column("path", text, primary_key=True),  # of the class or function
-            column("module", text),
-            column("package", text),
-            column("version", text),
-            column("commit", text),
-            column("dirty", boolean, nullable=True),
-            column("sha256", text),
+            create_run_column(),
+            create_column("path", text, primary_key=True),  # of the class or function
+            create_column("module", text),
+            create_column("package", text),
+            create_column("version", text),
+            create_column("commit", text),
+            create_column("dirty", boolean, nullable=True),
+            create_column("sha256", text),
         ),
-        jobs=table(  # further columns of a run that is a job
+        jobs=create_table(  # further columns of a run that is a job
             "jobs",
-            of_run(),
-            column("place", text),
-            column("folder", text),
-            column("state", text),
-            column("fraction", fraction, nullable=True),
-            column("attempt", integer),
-            column("settled", boolean, index=True),
-            column("details", text),  # JSON
+            create_run_column(),
+            create_column("place", text),
+            create_column("folder", text),
+            create_column("state", text),
+            create_column("fraction", fraction, nullable=True),
+            create_column("attempt", integer),
+            create_column("settled", boolean, index=True),
+            create_column("details", text),  # JSON
         ),
-        searches=table(  # further columns of a run that is a search
+        searches=create_table(  # further columns of a run that is a search
             "searches",
-            of_run(),
-            column("objectives", text),  # JSON: minimize or maximize, by name
-            column("version", big_integer),  # the number of changes to its trials
-            column("next", big_integer),  # the number of the next trial
-            column("trials", big_integer),  # without those taken over from elsewhere
+            create_run_column(),
+            create_column("objectives", text),  # JSON: minimize or maximize, by name
+            create_column("version", big_integer),  # the number of changes to its trials
+            create_column("next", big_integer),  # the number of the next trial
+            create_column("trials", big_integer),  # without those taken over from elsewhere
         ),
-        trials=table(
+        trials=create_table(
             "trials",
             sa.Column(
                 "search",
@@ -287,23 +295,25 @@ def tables() -> Tables:
                 primary_key=True,
             ),
             sa.Column("number", big_integer, primary_key=True, autoincrement=False),
-            column("state", text),
-            column("configuration", text, nullable=True),  # JSON
-            column("digest", text, nullable=True),  # SHA-256 of the configuration's key
-            column("notes", text),  # JSON
-            column("results", text),  # JSON: the value of each objective
+            create_column("state", text),
+            create_column("configuration", text, nullable=True),  # JSON
+            create_column("digest", text, nullable=True),  # SHA-256 of the configuration's key
+            create_column("notes", text),  # JSON
+            create_column("results", text),  # JSON: the value of each objective
             # JSON: the ends of those of measured values
-            column("intervals", text, server_default="{}"),
+            create_column("intervals", text, server_default="{}"),
             # SHA-256 of the list of its files in a storage
-            column("files", text, server_default=""),
-            column("seconds", double, nullable=True),
-            column("message", text),
-            column("worker", text),
-            column("origin", text),
-            column("fence", big_integer),
-            column("version", big_integer),
-            column("started", moment, nullable=True),
-            column("expires", moment, nullable=True),  # 0 while it waits, NULL when it has ended
+            create_column("files", text, server_default=""),
+            create_column("seconds", double, nullable=True),
+            create_column("message", text),
+            create_column("worker", text),
+            create_column("origin", text),
+            create_column("fence", big_integer),
+            create_column("version", big_integer),
+            create_column("started", moment, nullable=True),
+            create_column(
+                "expires", moment, nullable=True
+            ),  # 0 while it waits, NULL when it has ended
             sa.Index("nnpipe_trials_by_version", "search", "version"),
             sa.Index("nnpipe_trials_by_digest", "search", "digest"),
             sa.Index(
@@ -314,28 +324,28 @@ def tables() -> Tables:
                 postgresql_where=sa.text("expires IS NOT NULL"),
             ),
         ),
-        reports=table(  # intermediate values of trials
+        reports=create_table(  # intermediate values of trials
             "reports",
             sa.Column("search", text, primary_key=True),
             sa.Column("number", big_integer, primary_key=True, autoincrement=False),
             sa.Column("step", big_integer, primary_key=True, autoincrement=False),
-            column("value", double, nullable=True),
+            create_column("value", double, nullable=True),
             sa.ForeignKeyConstraint(
                 ("search", "number"),
                 ("nnpipe_trials.search", "nnpipe_trials.number"),
                 ondelete="CASCADE",
             ),
         ),
-        device_tickets=table(  # who uses a shared device, and who waits for it
+        device_tickets=create_table(  # who uses a shared device, and who waits for it
             "device_tickets",
             # given once, and ever greater
             sa.Column("number", identity, primary_key=True, autoincrement=True),
-            column("device", text, index=True),
-            column("holder", text),
-            column("purpose", text),
-            column("asked", moment),
-            column("granted", moment, nullable=True),  # NULL while it waits
-            column("expires", moment),
+            create_column("device", text, index=True),
+            create_column("holder", text),
+            create_column("purpose", text),
+            create_column("asked", moment),
+            create_column("granted", moment, nullable=True),  # NULL while it waits
+            create_column("expires", moment),
             sqlite_autoincrement=True,
         ),
     )
@@ -344,11 +354,11 @@ def tables() -> Tables:
 
 
 def _add_jobs(connection: Any) -> None:
-    tables().jobs.create(connection, checkfirst=True)
+    get_tables().jobs.create(connection, checkfirst=True)
 
 
 def _add_searches(connection: Any) -> None:
-    for table in (tables().searches, tables().trials, tables().reports):
+    for table in (get_tables().searches, get_tables().trials, get_tables().reports):
         table.create(connection, checkfirst=True)
 
 
@@ -356,7 +366,7 @@ def _add_results(connection: Any) -> None:
     import sqlalchemy as sa
     from sqlalchemy.schema import CreateColumn
 
-    t = tables().trials
+    t = get_tables().trials
     known = {each["name"] for each in sa.inspect(connection).get_columns(t.name)}
     for column in (t.c.intervals, t.c.files):
         if column.name not in known:  # the step before creates the table as it is now
@@ -365,7 +375,7 @@ def _add_results(connection: Any) -> None:
 
 
 def _add_device_tickets(connection: Any) -> None:
-    tables().device_tickets.create(connection, checkfirst=True)
+    get_tables().device_tickets.create(connection, checkfirst=True)
 
 
 MIGRATIONS: dict[int, Callable[[Any], None]] = {
@@ -388,43 +398,47 @@ def check(connections: Connections, *, create: bool) -> None:
         If there are no tables and ``create`` is false.
     """
     with connections.reading() as connection:
-        found = _schema_of(connection, connections)
+        found = _read_schema(connection, connections)
     if found == SCHEMA:
         return
     if found is None and not create:
         raise ConfigError(f"{connections.shown}: holds no runs yet")
     connections.prepare_file()
-    with connections.writing() as connection:
-        found = _schema_of(connection, connections)  # another process may have been first
+    with connections.begin_write() as connection:
+        found = _read_schema(connection, connections)  # another process may have been first
         if found is None:
-            tables().metadata.create_all(connection)
-            connection.execute(tables().about.insert(), {"name": "schema", "value": str(SCHEMA)})
+            get_tables().metadata.create_all(connection)
+            connection.execute(
+                get_tables().about.insert(), {"name": "schema", "value": str(SCHEMA)}
+            )
         elif found < SCHEMA:
             for older in range(found, SCHEMA):
                 MIGRATIONS[older](connection)
             connection.execute(
-                tables().about.update().values(value=str(SCHEMA)).where(_is_schema())
+                get_tables().about.update().values(value=str(SCHEMA)).where(_is_schema())
             )
 
 
 def _is_schema() -> Any:
-    return tables().about.c.name == "schema"
+    return get_tables().about.c.name == "schema"
 
 
-def _schema_of(connection: Any, connections: Connections) -> int | None:
+def _read_schema(connection: Any, connections: Connections) -> int | None:
     import sqlalchemy as sa
 
     if not connections.postgresql:
         _check_plain(connection)
     names = sa.inspect(connection).get_table_names()
-    if tables().about.name not in names:
+    if get_tables().about.name not in names:
         # A PostgreSQL database may be shared; a file belongs to one.
         if names and not connections.postgresql:
             raise ArtifactError(
                 f"{connections.shown}: an SQLite database of something else, not a run database"
             )
         return None
-    text = str(connection.execute(sa.select(tables().about.c.value).where(_is_schema())).scalar())
+    text = str(
+        connection.execute(sa.select(get_tables().about.c.value).where(_is_schema())).scalar()
+    )
     schema = int(text) if text.isascii() and text.isdigit() and len(text) < 9 else -1
     if schema > SCHEMA:
         raise ArtifactError(

@@ -21,10 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency
-from nnpipe.core.files import replacing, sha256_of
+from nnpipe.core.files import compute_sha256, replace_atomically
 from nnpipe.experiment.database import _run_lookup
-from nnpipe.experiment.database._tables import tables
-from nnpipe.experiment.database._values import text_checked
+from nnpipe.experiment.database._tables import get_tables
+from nnpipe.experiment.database._values import check_text
 from nnpipe.experiment.database.connections import Connections
 from nnpipe.experiment.database.records import ArtifactRecord
 from nnpipe.experiment.state_file import from_bytes, to_bytes
@@ -99,7 +99,7 @@ class Artifacts:
         MissingDependency
             If h5py is not installed.
         """
-        h5py = _h5py()
+        h5py = _import_h5py()
         content = io.BytesIO()
         with h5py.File(content, "w", track_order=True) as file:
             for key, value in arrays.items():
@@ -113,7 +113,7 @@ class Artifacts:
                 stored = file.create_dataset(
                     str(len(file)), data=array, track_times=False, **packing
                 )
-                stored.attrs["name"] = text_checked(key, name)
+                stored.attrs["name"] = check_text(key, name)
         return self._put(run, name, "arrays", ".h5", content.getvalue())
 
     def get_arrays(self, run: str, name: str) -> dict[str, npt.NDArray[Any]]:
@@ -127,7 +127,7 @@ class Artifacts:
             If the file is missing, damaged, or holds no arrays.
         """
         path = self.path(run, name, kind="arrays")
-        h5py = _h5py()
+        h5py = _import_h5py()
         try:
             with h5py.File(path, "r") as file:
                 return {str(item.attrs["name"]): item[()] for item in file.values()}
@@ -165,10 +165,10 @@ class Artifacts:
         record = found[name]
         if kind is not None and record.kind != kind:
             raise ConfigError(f"run {run[:40]}: {name!r} is of the kind {record.kind}, not {kind}")
-        path = self._place(record.digest, record.suffix)
+        path = self._get_file_path(record.digest, record.suffix)
         if not path.is_file():
             raise ArtifactError(f"{path}: the file of artifact {name!r} is not in the store")
-        if sha256_of(path) != record.digest:
+        if compute_sha256(path) != record.digest:
             raise ArtifactError(
                 f"{path}: damaged: the content of artifact {name!r} is not what was stored"
             )
@@ -178,12 +178,12 @@ class Artifacts:
         """Return the artifacts of a run, sorted by name."""
         import sqlalchemy as sa
 
-        table = tables().artifacts
+        table = get_tables().artifacts
         names = ("name", "kind", "digest", "size", "suffix", "created")
         with self._connections.reading() as connection:
             query = (
                 sa.select(table)
-                .where(table.c.run == _run_lookup.identity(connection, run))
+                .where(table.c.run == _run_lookup.find_identity(connection, run))
                 .order_by(table.c.name)
             )
             return [
@@ -196,9 +196,9 @@ class Artifacts:
         import sqlalchemy as sa
 
         self._check_alone()
-        table = tables().artifacts
-        with self._connections.writing() as connection:
-            mine = (table.c.run == _run_lookup.identity(connection, run), table.c.name == name)
+        table = get_tables().artifacts
+        with self._connections.begin_write() as connection:
+            mine = (table.c.run == _run_lookup.find_identity(connection, run), table.c.name == name)
             found = connection.execute(
                 sa.select(table.c.digest, table.c.suffix).where(*mine)
             ).first()
@@ -224,15 +224,15 @@ class Artifacts:
         if self._folder is None or not self._folder.is_dir():
             return 0
         self._check_alone()
-        table, freed = tables().artifacts, 0
+        table, freed = get_tables().artifacts, 0
         # While this process holds the write lock, no other can begin to refer to a file.
-        with self._connections.writing() as connection:
+        with self._connections.begin_write() as connection:
             if candidates is None:
                 used = set(connection.scalars(sa.select(table.c.digest)))
                 paths = [
                     p for p in self._folder.glob("[0-9a-f][0-9a-f]/*") if p.name[:64] not in used
                 ]
-                paths = [p for p in paths if len(p.name) >= 64 or _left_behind(p)]
+                paths = [p for p in paths if len(p.name) >= 64 or _is_abandoned(p)]
             else:
                 query = sa.select(table.c.digest).limit(1)
                 gone = [
@@ -240,7 +240,7 @@ class Artifacts:
                     for c in candidates
                     if connection.scalar(query.where(table.c.digest == c[0])) is None
                 ]
-                paths = [self._place(*one) for one in gone]
+                paths = [self._get_file_path(*one) for one in gone]
             for path in paths:
                 if path.is_file():
                     freed += path.stat().st_size
@@ -251,23 +251,25 @@ class Artifacts:
         self, run: str, name: str, kind: str, suffix: str, content: bytes | Path
     ) -> ArtifactRecord:
         self._check_alone()
-        text_checked(name, "artifact")
+        check_text(name, "artifact")
         digest = (
             hashlib.sha256(content).hexdigest()
             if isinstance(content, bytes)
-            else sha256_of(content)
+            else compute_sha256(content)
         )
         size = len(content) if isinstance(content, bytes) else content.stat().st_size
         record = ArtifactRecord(
             name=name, kind=kind, digest=digest, size=size, suffix=suffix, created=time.time()
         )
-        place = self._place(digest, suffix)
+        place = self._get_file_path(digest, suffix)
         arrived = place.with_name(f".{secrets.token_hex(8)}{_ARRIVING}")
         try:
             while True:
                 # Large files are written before taking the write lock, for which others wait.
                 sound = (
-                    place.is_file() and place.stat().st_size == size and sha256_of(place) == digest
+                    place.is_file()
+                    and place.stat().st_size == size
+                    and compute_sha256(place) == digest
                 )
                 if not sound:
                     _write(arrived, content, digest)
@@ -287,9 +289,9 @@ class Artifacts:
         """
         import sqlalchemy as sa
 
-        table = tables().artifacts
-        with self._connections.writing() as connection:
-            identity = _run_lookup.identity(connection, run)
+        table = get_tables().artifacts
+        with self._connections.begin_write() as connection:
+            identity = _run_lookup.find_identity(connection, run)
             if arrived is None and not place.is_file():
                 return None  # removed by collect() since it was checked
             mine = (table.c.run == identity, table.c.name == record.name)
@@ -309,29 +311,29 @@ class Artifacts:
                 "within"
             )
 
-    def _place(self, digest: str, suffix: str) -> Path:
+    def _get_file_path(self, digest: str, suffix: str) -> Path:
         return self.store / digest[:2] / f"{digest}{suffix}"
 
 
-def _left_behind(path: Path) -> bool:
+def _is_abandoned(path: Path) -> bool:
     """Return whether a temporary file is so old that its writer must have ended."""
     return path.name.endswith(_ARRIVING) and time.time() - path.stat().st_mtime > _LONG_AGO
 
 
 def _write(place: Path, content: bytes | Path, digest: str) -> None:
     try:
-        with replacing(place) as temporary:
+        with replace_atomically(place) as temporary:
             if isinstance(content, bytes):
                 temporary.write_bytes(content)
             else:
                 shutil.copyfile(content, temporary)
-                if sha256_of(temporary) != digest:
+                if compute_sha256(temporary) != digest:
                     raise ConfigError(f"{content}: changed while it was stored")
     except OSError as error:
         raise ConfigError(f"{place}: cannot be written: {error.strerror or error}") from None
 
 
-def _h5py() -> Any:
+def _import_h5py() -> Any:
     try:
         import h5py
     except ImportError:

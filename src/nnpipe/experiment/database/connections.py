@@ -32,7 +32,7 @@ class Connections:
 
     def __init__(self, address: str | Path, *, create: bool = True, patience: float = 60.0) -> None:
         self._patience = patience
-        self.url = _url(address)
+        self.url = _parse_url(address)
         self.postgresql = self.url.get_backend_name() == "postgresql"
         self.shown = (
             self.url.render_as_string(hide_password=True)
@@ -42,7 +42,7 @@ class Connections:
         """The address for messages, without a password."""
         if not self.postgresql:
             self._check_file(Path(str(self.url.database)), create)
-        self.engine = self._engine()
+        self.engine = self._create_engine()
         self._mine = threading.local()
         _OPEN.add(self)
         try:
@@ -64,7 +64,7 @@ class Connections:
         """
         if self.postgresql:
             return
-        with self._told(), self.engine.connect() as connection:
+        with self._convert_errors(), self.engine.connect() as connection:
             driver, end = connection.connection.dbapi_connection, time.monotonic() + self._patience
             while True:  # SQLite does not wait for locks here
                 try:
@@ -72,7 +72,7 @@ class Connections:
                     return
                 except sqlite3.OperationalError as error:
                     if "locked" not in str(error) or time.monotonic() > end:
-                        raise self._fault(error) from error
+                        raise self._convert_error(error) from error
                 time.sleep(0.01)
 
     @contextmanager
@@ -80,17 +80,17 @@ class Connections:
         """Yield a connection whose reads all see one snapshot."""
         joined = self.joined
         if joined is not None:
-            with self._told():
+            with self._convert_errors():
                 yield joined
             return
-        with self._told(), self.engine.connect() as connection:
+        with self._convert_errors(), self.engine.connect() as connection:
             options = {"isolation_level": "REPEATABLE READ"} if self.postgresql else {}
             with connection.execution_options(**options).begin():
                 connection.info.pop(_run_lookup.SEEN, None)
                 yield connection
 
     @contextmanager
-    def writing(self, *, alone: bool = True) -> Iterator[Any]:
+    def begin_write(self, *, alone: bool = True) -> Iterator[Any]:
         """Yield a connection for a write transaction; only one process at a time has one.
 
         Parameters
@@ -102,14 +102,14 @@ class Connections:
         joined = self.joined
         if joined is not None:
             try:
-                with self._told():
+                with self._convert_errors():
                     yield joined
             except BaseException:
                 self._mine.failed = True
                 raise
             return
         with (
-            self._told(),
+            self._convert_errors(),
             self.engine.connect().execution_options(nnpipe_writes=True) as connection,
         ):
             with connection.begin():
@@ -134,7 +134,7 @@ class Connections:
         if self.joined is not None:
             yield
             return
-        with self.writing() as connection:
+        with self.begin_write() as connection:
             self._mine.connection, self._mine.failed = connection, False
             try:
                 yield
@@ -152,7 +152,7 @@ class Connections:
         return getattr(self._mine, "connection", None)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _convert_errors(self) -> Iterator[None]:
         """Convert errors of the drivers to errors of nnpipe, in one line."""
         import sqlalchemy.exc
 
@@ -161,14 +161,14 @@ class Connections:
         except WrongValue as error:
             raise ArtifactError(f"{self.shown}: {error}") from None
         except sqlite3.Error as error:  # of the beginning of a transaction
-            raise self._fault(error) from error
+            raise self._convert_error(error) from error
         except sqlalchemy.exc.DBAPIError as error:
-            raise self._fault(error.orig or error) from error
+            raise self._convert_error(error.orig or error) from error
         except sqlalchemy.exc.SQLAlchemyError as error:
-            raise ConfigError(f"{self.shown}: {_first_line(error)}") from error
+            raise ConfigError(f"{self.shown}: {_get_first_line(error)}") from error
 
-    def _fault(self, error: BaseException) -> Exception:
-        said = _first_line(error)
+    def _convert_error(self, error: BaseException) -> Exception:
+        said = _get_first_line(error)
         state = getattr(error, "sqlstate", None)
         if "locked" in said or state == "55P03":
             return ConfigError(
@@ -194,7 +194,7 @@ class Connections:
             except OSError as error:
                 raise ConfigError(f"{path}: cannot be made: {error.strerror or error}") from None
 
-    def _engine(self) -> Any:
+    def _create_engine(self) -> Any:
         import sqlalchemy as sa
 
         if self.postgresql:
@@ -260,7 +260,7 @@ class Connections:
             connection.commit()
 
         @sa.event.listens_for(engine, "checkout")
-        def of_this_process(connection: Any, record: Any, proxy: Any) -> None:
+        def check_process(connection: Any, record: Any, proxy: Any) -> None:
             if record.info["pid"] != os.getpid():
                 record.dbapi_connection = proxy.dbapi_connection = None
                 raise sa.exc.DisconnectionError(
@@ -271,7 +271,7 @@ class Connections:
 _OPEN: weakref.WeakSet[Connections] = weakref.WeakSet()
 
 
-def _let_go() -> None:
+def _close_idle_connections() -> None:
     """Close idle connections before a fork: SQLite's locks belong to one process.
 
     See https://sqlite.org/howtocorrupt.html.
@@ -282,10 +282,10 @@ def _let_go() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_let_go)
+    os.register_at_fork(before=_close_idle_connections)
 
 
-def _url(address: str | Path) -> Any:
+def _parse_url(address: str | Path) -> Any:
     try:
         import sqlalchemy as sa
     except ImportError:
@@ -320,6 +320,6 @@ def _url(address: str | Path) -> Any:
     return url.set(drivername="postgresql+psycopg")
 
 
-def _first_line(error: BaseException) -> str:
+def _get_first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0][:300] if lines else type(error).__name__

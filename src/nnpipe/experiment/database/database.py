@@ -11,7 +11,7 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.closing import Closing
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.database import _run_lookup
-from nnpipe.experiment.database._tables import tables
+from nnpipe.experiment.database._tables import get_tables
 from nnpipe.experiment.database.artifacts import Artifacts
 from nnpipe.experiment.database.connections import Connections
 from nnpipe.experiment.database.device_queues import DeviceQueues
@@ -147,9 +147,9 @@ class RunDatabase(Closing):
         """
         import sqlalchemy as sa
 
-        table = tables().parents
-        with self._connections.writing() as connection:
-            own, other = (_run_lookup.identity(connection, name) for name in (run, parent))
+        table = get_tables().parents
+        with self._connections.begin_write() as connection:
+            own, other = (_run_lookup.find_identity(connection, name) for name in (run, parent))
             before = list(connection.scalars(sa.select(table.c.parent).where(table.c.run == own)))
             if other in before:
                 return
@@ -170,10 +170,10 @@ class RunDatabase(Closing):
 
     def put_origins(self, run: str, origins: Iterable[Origin]) -> None:
         """Store the origins of a run's classes and functions; they replace earlier ones."""
-        table = tables().origins
+        table = get_tables().origins
         rows = {origin.path: origin.to_json() for origin in origins}
-        with self._connections.writing() as connection:
-            identity = _run_lookup.identity(connection, run)
+        with self._connections.begin_write() as connection:
+            identity = _run_lookup.find_identity(connection, run)
             connection.execute(table.delete().where(table.c.run == identity))
             if rows:
                 connection.execute(
@@ -185,19 +185,19 @@ class RunDatabase(Closing):
         """Return the origins of a run's classes and functions, sorted by path."""
         import sqlalchemy as sa
 
-        table = tables().origins
+        table = get_tables().origins
         with self._connections.reading() as connection:
             query = (
                 sa.select(table)
-                .where(table.c.run == _run_lookup.identity(connection, run))
+                .where(table.c.run == _run_lookup.find_identity(connection, run))
                 .order_by(table.c.path)
             )
-            return [Origin.from_json(_without_run(row)) for row in connection.execute(query)]
+            return [Origin.from_json(_remove_run_column(row)) for row in connection.execute(query)]
 
     def close(self) -> None:
         """Close the database."""
         self._connections.close()
 
 
-def _without_run(row: Any) -> dict[str, Any]:
+def _remove_run_column(row: Any) -> dict[str, Any]:
     return {name: value for name, value in row._mapping.items() if name != "run"}

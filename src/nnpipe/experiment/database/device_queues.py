@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from nnpipe.experiment.database._tables import tables
-from nnpipe.experiment.database._values import server_time
+from nnpipe.experiment.database._tables import get_tables
+from nnpipe.experiment.database._values import build_server_time
 from nnpipe.experiment.database.connections import Connections
-from nnpipe.experiment.database.runs import tellable
+from nnpipe.experiment.database.runs import replace_unstorable
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,13 @@ class DeviceQueues:
         """Take a place at the end of a device's queue, and return its number; it is valid for
         ``seconds``.
         """
-        t = tables().device_tickets
-        with self._connections.writing() as connection:
-            now = self._now(connection)
+        t = get_tables().device_tickets
+        with self._connections.begin_write() as connection:
+            now = self._get_time(connection)
             row = {
-                "device": tellable(device),
-                "holder": tellable(holder),
-                "purpose": tellable(purpose),
+                "device": replace_unstorable(device),
+                "holder": replace_unstorable(holder),
+                "purpose": replace_unstorable(purpose),
                 "asked": now,
                 "granted": None,
                 "expires": now + seconds,
@@ -87,9 +87,9 @@ class DeviceQueues:
         bool or None
             Whether the ticket holds the device; ``None`` if it is not valid any more.
         """
-        t = tables().device_tickets
-        with self._connections.writing() as connection:
-            now = self._now(connection)
+        t = get_tables().device_tickets
+        with self._connections.begin_write() as connection:
+            now = self._get_time(connection)
             mine = connection.execute(t.select().where(t.c.number == number)).first()
             if mine is None:
                 return None
@@ -108,30 +108,30 @@ class DeviceQueues:
             connection.execute(t.update().where(t.c.number == number).values(changes))
             return bool(first.number == number)
 
-    def give_back(self, number: int) -> bool:
+    def release(self, number: int) -> bool:
         """Remove a ticket; return whether it was valid until now."""
-        t = tables().device_tickets
-        with self._connections.writing() as connection:
-            now = self._now(connection)
+        t = get_tables().device_tickets
+        with self._connections.begin_write() as connection:
+            now = self._get_time(connection)
             valid = connection.scalar(
                 t.select().with_only_columns(t.c.expires).where(t.c.number == number)
             )
             connection.execute(t.delete().where(t.c.number == number))
             return valid is not None and valid >= now
 
-    def tickets(self, device: str | None = None) -> list[DeviceTicket]:
+    def list_tickets(self, device: str | None = None) -> list[DeviceTicket]:
         """Return the valid tickets of a device, or of all, in the order in which they get it."""
-        t = tables().device_tickets
+        t = get_tables().device_tickets
         with self._connections.reading() as connection:
-            query = t.select().where(t.c.expires >= self._now(connection))
+            query = t.select().where(t.c.expires >= self._get_time(connection))
             if device is not None:
                 query = query.where(t.c.device == device)
             rows = connection.execute(query.order_by(t.c.granted.is_(None), t.c.number)).all()
         return [DeviceTicket(**row._mapping) for row in rows]
 
-    def _now(self, connection: Any) -> float:
+    def _get_time(self, connection: Any) -> float:
         if self._clock is not None or not self._connections.postgresql:
             return (self._clock or time.time)()
         import sqlalchemy as sa
 
-        return float(connection.scalar(sa.select(server_time())))
+        return float(connection.scalar(sa.select(build_server_time())))

@@ -13,12 +13,17 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import MOST_METRICS
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database import _run_lookup
-from nnpipe.experiment.database._tables import tables
-from nnpipe.experiment.database._values import document, unreal
+from nnpipe.experiment.database._tables import get_tables
+from nnpipe.experiment.database._values import decode_double, parse_object
 from nnpipe.experiment.database.connections import Connections
 from nnpipe.experiment.database.records import RunRecord
-from nnpipe.experiment.database.run_statistics import insert_statistics, statistic_rows
-from nnpipe.experiment.database.runs import holder, insert, may_be_alive, tellable
+from nnpipe.experiment.database.run_statistics import build_statistic_rows, insert_statistics
+from nnpipe.experiment.database.runs import (
+    get_owner_columns,
+    insert,
+    may_be_alive,
+    replace_unstorable,
+)
 
 NOT_STARTED, CREATING, INITIALISING, IN_PROGRESS = (
     "not started",
@@ -103,10 +108,10 @@ class Jobs:
         """Create a job that has not started, owned by this process until it starts; return its
         run's identity.
         """
-        with self._connections.writing() as connection:
+        with self._connections.begin_write() as connection:
             run = insert(connection, name, configuration, (), environment)
             connection.execute(
-                tables().jobs.insert(),
+                get_tables().jobs.insert(),
                 {
                     "run": run,
                     "place": place,
@@ -117,8 +122,10 @@ class Jobs:
                     "details": "{}",
                 },
             )
-            table = tables().runs
-            connection.execute(table.update().where(table.c.id == run).values(**holder()))
+            table = get_tables().runs
+            connection.execute(
+                table.update().where(table.c.id == run).values(**get_owner_columns())
+            )
             return run
 
     def get(self, job: str) -> JobRecord:
@@ -136,8 +143,8 @@ class Jobs:
             If there is no such run, or it is not a job.
         """
         with self._connections.reading() as connection:
-            identity = _run_lookup.identity(connection, job)
-            found = self._records(connection, [identity])
+            identity = _run_lookup.find_identity(connection, job)
+            found = self._read_records(connection, [identity])
         # A newer run may have the job's name, for example that of the experiment that the job
         # carries out.
         found = found or self.find(job, limit=1)
@@ -149,15 +156,15 @@ class Jobs:
         """Return all jobs, or those of a name, the newest first."""
         import sqlalchemy as sa
 
-        jobs, runs = tables().jobs, tables().runs
+        jobs, runs = get_tables().jobs, get_tables().runs
         query = sa.select(jobs.c.run).join(runs, runs.c.id == jobs.c.run)
         if name is not None:
             query = query.where(runs.c.experiment == name)
         with self._connections.reading() as connection:
             query = query.order_by(runs.c.created.desc(), runs.c.id).limit(limit)
-            return self._records(connection, list(connection.scalars(query)))
+            return self._read_records(connection, list(connection.scalars(query)))
 
-    def change(
+    def record_state(
         self,
         job: JobRecord,
         state: str,
@@ -200,9 +207,9 @@ class Jobs:
         bool
             Whether the state was recorded.
         """
-        runs, jobs, rows = tables().runs, tables().jobs, statistic_rows(figures or {})
-        with self._connections.writing() as connection:
-            found = self._records(connection, [job.id])
+        runs, jobs, rows = get_tables().runs, get_tables().jobs, build_statistic_rows(figures or {})
+        with self._connections.begin_write() as connection:
+            found = self._read_records(connection, [job.id])
             if (
                 not found
                 or found[0].attempt != job.attempt
@@ -220,20 +227,20 @@ class Jobs:
                 else {}
             )
             connection.execute(jobs.update().where(jobs.c.run == job.id).values(**about))
-            values = _moved(before, state, began, at or time.time()) | (
-                {"reason": tellable(reason)} if reason is not None else {}
+            values = _compute_run_changes(before, state, began, at or time.time()) | (
+                {"reason": replace_unstorable(reason)} if reason is not None else {}
             )
             if fraction is not None:
                 values |= {"done": round(100 * fraction), "total": 100}
             if process is not None and not values.get("ended"):
                 values |= {"process": process[0], "process_started": process[1]}
             if host is not None:
-                values |= {"host": tellable(host)}
+                values |= {"host": replace_unstorable(host)}
             connection.execute(runs.update().where(runs.c.id == job.id).values(**values))
             insert_statistics(connection, job.id, rows, MOST_METRICS)
             return True
 
-    def again(self, job: JobRecord) -> JobRecord:
+    def begin_attempt(self, job: JobRecord) -> JobRecord:
         """Begin another attempt of a cancelled or failed job, owned by this process until it
         starts.
 
@@ -242,9 +249,9 @@ class Jobs:
         ConfigError
             If the job is completed or has not ended.
         """
-        runs, jobs = tables().runs, tables().jobs
-        with self._connections.writing() as connection:
-            (before,) = self._records(connection, [job.id])
+        runs, jobs = get_tables().runs, get_tables().jobs
+        with self._connections.begin_write() as connection:
+            (before,) = self._read_records(connection, [job.id])
             if before.state not in (CANCELLED, FAILED):
                 raise ConfigError(
                     f"job {job.id[:12]} is {before.state}; only what was cancelled or failed is "
@@ -252,26 +259,31 @@ class Jobs:
                 )
             values = {"state": CREATING, "attempt": before.attempt + 1, "settled": False}
             connection.execute(jobs.update().where(jobs.c.run == job.id).values(**values))
-            status = {"status": STATUS[CREATING], "reason": "", "ended": None, **holder()}
+            status = {
+                "status": STATUS[CREATING],
+                "reason": "",
+                "ended": None,
+                **get_owner_columns(),
+            }
             connection.execute(runs.update().where(runs.c.id == job.id).values(**status))
-            return self._records(connection, [job.id])[0]
+            return self._read_records(connection, [job.id])[0]
 
-    def abandoned(self, job: JobRecord) -> bool:
+    def is_abandoned(self, job: JobRecord) -> bool:
         """Return whether a job has not started and the process that should start it has ended."""
         with self._connections.reading() as connection:
-            run = _run_lookup.records(connection, [job.id])[0]
+            run = _run_lookup.read_records(connection, [job.id])[0]
             here = run.host == platform.node()
             return here and run.status == "created" and not may_be_alive(connection, run)
 
-    def _records(self, connection: Any, identities: list[str]) -> list[JobRecord]:
+    def _read_records(self, connection: Any, identities: list[str]) -> list[JobRecord]:
         import sqlalchemy as sa
 
-        table = tables().jobs
+        table = get_tables().jobs
         rows: dict[str, Any] = {}
         for begin in range(0, len(identities), 500):
             query = sa.select(table).where(table.c.run.in_(identities[begin : begin + 500]))
             rows |= {row.run: row for row in connection.execute(query)}
-        runs = _run_lookup.records(
+        runs = _run_lookup.read_records(
             connection, [identity for identity in identities if identity in rows]
         )
         return [
@@ -282,15 +294,17 @@ class Jobs:
                 state=row.state,
                 attempt=row.attempt,
                 settled=row.settled,
-                fraction=None if row.fraction is None else unreal(row.fraction),
-                details=document(row.details, f"job {row.run[:12]}"),
+                fraction=None if row.fraction is None else decode_double(row.fraction),
+                details=parse_object(row.details, f"job {row.run[:12]}"),
             )
             for run in runs
             for row in (rows[run.id],)
         ]
 
 
-def _moved(before: JobRecord, state: str, began: float | None, now: float) -> dict[str, Any]:
+def _compute_run_changes(
+    before: JobRecord, state: str, began: float | None, now: float
+) -> dict[str, Any]:
     """Return the columns of a run that change when its job enters a state."""
     values: dict[str, Any] = {"status": STATUS[state]}
     started = {} if began is None else {"started": began}

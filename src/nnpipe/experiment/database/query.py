@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.messages import nearest
+from nnpipe.core.messages import suggest_name
 from nnpipe.experiment.status import NEXT
 
 Value = float | str | bool | None
@@ -97,9 +97,9 @@ def parse_condition(text: str) -> Condition:
     if len(text) > _MOST:
         raise ConfigError(f"a condition of {len(text):,} characters is too long")
     parser = _Parser(text)
-    condition = parser.disjunction(0)
+    condition = parser.parse_disjunction(0)
     if parser.kind:
-        raise parser.wrong("'and', 'or' or the end")
+        raise parser.create_error("'and', 'or' or the end")
     return condition
 
 
@@ -118,17 +118,19 @@ def parse_field(text: str) -> QueryField:
     ConfigError
         If there is no such field.
     """
-    plain = _unquoted(text)
+    plain = _remove_quotes(text)
     group, dot, name = plain.partition(".")
     if dot and name and group in _GROUPS and "\0" not in name:
         if group == "trials" and name not in TRIAL_STATES:
-            hint = nearest(name[:80], TRIAL_STATES) or f"; there are: {', '.join(TRIAL_STATES)}"
+            hint = (
+                suggest_name(name[:80], TRIAL_STATES) or f"; there are: {', '.join(TRIAL_STATES)}"
+            )
             raise ConfigError(f"no trials are {name[:80]!r}{hint}")
         return QueryField(group, name)
     if plain in (*TEXTS, *NUMBERS):
         return QueryField(plain)
     known = (*TEXTS, *NUMBERS, *(f"{name}.NAME" for name in _GROUPS))
-    hint = "" if group in _GROUPS else nearest(plain, (*TEXTS, *NUMBERS))
+    hint = "" if group in _GROUPS else suggest_name(plain, (*TEXTS, *NUMBERS))
     hint = hint or f"; known: {', '.join(known)}"
     raise ConfigError(f"runs have no field {plain[:80]!r}{hint}")
 
@@ -140,50 +142,52 @@ class _Parser:
         self.token = ""
         self._next()
 
-    def wrong(self, expected: str) -> ConfigError:
+    def create_error(self, expected: str) -> ConfigError:
         where = self._text[: self._end - len(self.token)].strip()[-60:]
         after = f" after {where!r}" if where else ""
         found = repr(self.token[:60]) if self.token else "nothing"
         return ConfigError(f"condition: expected {expected}{after}, found {found}")
 
-    def disjunction(self, depth: int) -> Condition:
-        return self._joined("or", depth)
+    def parse_disjunction(self, depth: int) -> Condition:
+        return self._parse_junction("or", depth)
 
-    def _joined(self, word: Literal["and", "or"], depth: int) -> Condition:
+    def _parse_junction(self, word: Literal["and", "or"], depth: int) -> Condition:
         parts = []
         while True:
-            parts.append(self._joined("and", depth) if word == "or" else self._negation(depth))
+            parts.append(
+                self._parse_junction("and", depth) if word == "or" else self._parse_negation(depth)
+            )
             if not (self.kind == "word" and self.token.lower() == word):
                 return parts[0] if len(parts) == 1 else Junction(word, tuple(parts))
             self._next()
 
-    def _negation(self, depth: int) -> Condition:
+    def _parse_negation(self, depth: int) -> Condition:
         if depth > _DEEPEST:
             raise ConfigError(f"condition: nested more than {_DEEPEST} deep")
         if self.kind == "word" and self.token.lower() == "not":
             self._next()
-            return Negation(self._negation(depth + 1))
+            return Negation(self._parse_negation(depth + 1))
         if self.kind == "open":
             self._next()
-            inner = self.disjunction(depth + 1)
+            inner = self.parse_disjunction(depth + 1)
             if self.kind != "close":
-                raise self.wrong("')'")
+                raise self.create_error("')'")
             self._next()
             return inner
-        return self._comparison()
+        return self._parse_comparison()
 
-    def _comparison(self) -> FieldComparison:
+    def _parse_comparison(self) -> FieldComparison:
         if self.kind != "word":
-            raise self.wrong("a field")
+            raise self.create_error("a field")
         field = parse_field(self.token)
         self._next()
         if self.kind != "sign":
-            raise self.wrong("one of = != < <= > >= ~")
+            raise self.create_error("one of = != < <= > >= ~")
         sign: Sign = self.token  # type: ignore[assignment]
         self._next()
         if self.kind != "word":
-            raise self.wrong("a value")
-        value = _value(field, self.token)
+            raise self.create_error("a value")
+        value = _parse_value(field, self.token)
         _check(field, sign, value)
         self._next()
         return FieldComparison(field, sign, value)
@@ -205,8 +209,8 @@ class _Parser:
         self.token = match.group(match.lastgroup or 0)
 
 
-def _value(field: QueryField, token: str) -> Value:
-    text = _unquoted(token)
+def _parse_value(field: QueryField, token: str) -> Value:
+    text = _remove_quotes(token)
     if "\0" in text:
         raise ConfigError("condition: no text holds a NUL")
     if token.startswith(('"', "'")) or field.group in TEXTS:
@@ -216,13 +220,13 @@ def _value(field: QueryField, token: str) -> Value:
     try:
         number = float(text)
     except ValueError:
-        return _seconds(text) if field.group in _TIMES else text
+        return _parse_seconds(text) if field.group in _TIMES else text
     if math.isnan(number):
         raise ConfigError("condition: nothing compares with NaN; '= null' asks for it")
     return number
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     try:
         when = datetime.datetime.fromisoformat(text)
     except ValueError:
@@ -242,7 +246,7 @@ def _check(field: QueryField, sign: Sign, value: Value) -> None:
         and sign in ("=", "!=")
         and value not in NEXT
     ):
-        hint = nearest(value[:60], NEXT) or f"; there are: {', '.join(NEXT)}"
+        hint = suggest_name(value[:60], NEXT) or f"; there are: {', '.join(NEXT)}"
         raise ConfigError(f"condition: no run has the status {value[:60]!r}{hint}")
     if isinstance(value, str) and (field.group in (*NUMBERS, "statistics", "best", "trials")):
         raise ConfigError(f"condition: {shown} is a number, and {value[:60]!r} is not")
@@ -256,7 +260,7 @@ def _check(field: QueryField, sign: Sign, value: Value) -> None:
         raise ConfigError(f"condition: {shown} ~: put the text into quotes")
 
 
-def _unquoted(token: str) -> str:
+def _remove_quotes(token: str) -> str:
     """Return a word without its quotes; within them a backslash escapes the next character."""
     parts = re.findall(r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^"']+))""", token)
     return "".join(

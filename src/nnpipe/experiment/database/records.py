@@ -28,7 +28,7 @@ class RunRecord:
     host, process
         The machine and the process that ran it last; ``process`` is ``None`` unless it is running.
     environment
-        Versions and platform, from :func:`nnpipe.experiment.provenance.environment`.
+        Versions and platform, from :func:`nnpipe.experiment.provenance.describe_environment`.
     configuration
         The tree that it was built from.
     parents

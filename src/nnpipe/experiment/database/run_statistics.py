@@ -7,8 +7,14 @@ from typing import Any
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.database import _run_lookup
-from nnpipe.experiment.database._tables import WrongValue, tables
-from nnpipe.experiment.database._values import number, real, restored, text_checked, unreal
+from nnpipe.experiment.database._tables import WrongValue, get_tables
+from nnpipe.experiment.database._values import (
+    check_text,
+    decode_double,
+    decode_number,
+    encode_double,
+    encode_number,
+)
 from nnpipe.experiment.database.connections import Connections
 from nnpipe.experiment.history import History, Statistic, Statistics
 
@@ -40,9 +46,9 @@ class RunFigures:
         ConfigError
             If a value is not a number; nothing is stored then.
         """
-        rows = statistic_rows(values)
-        with self._connections.writing() as connection:
-            insert_statistics(connection, _run_lookup.identity(connection, run), rows)
+        rows = build_statistic_rows(values)
+        with self._connections.begin_write() as connection:
+            insert_statistics(connection, _run_lookup.find_identity(connection, run), rows)
 
     def statistics(self, run: str) -> dict[str, Statistic]:
         """Return the statistics of a run by name, in the order in which the names were first
@@ -50,11 +56,15 @@ class RunFigures:
         """
         import sqlalchemy as sa
 
-        table = tables().statistics
+        table = get_tables().statistics
         with self._connections.reading() as connection:
-            query = sa.select(table).where(table.c.run == _run_lookup.identity(connection, run))
+            query = sa.select(table).where(
+                table.c.run == _run_lookup.find_identity(connection, run)
+            )
             return {
-                row.name: Statistic(row.count, *(unreal(getattr(row, name)) for name in _FIELDS))
+                row.name: Statistic(
+                    row.count, *(decode_double(getattr(row, name)) for name in _FIELDS)
+                )
                 for row in connection.execute(query.order_by(table.c.position))
             }
 
@@ -87,19 +97,22 @@ class RunFigures:
             If a value is not a number, or ``at`` leaves a gap; nothing is stored then.
         """
         listed = [
-            {text_checked(key, name): number(value, f"{name}.{key}") for key, value in row.items()}
+            {
+                check_text(key, name): encode_number(value, f"{name}.{key}")
+                for key, value in row.items()
+            }
             for row in rows
         ]
-        text_checked(name, "history")
-        with self._connections.writing() as connection:
-            identity = _run_lookup.identity(connection, run)
-            history, count = self._history(connection, identity, name)
+        check_text(name, "history")
+        with self._connections.begin_write() as connection:
+            identity = _run_lookup.find_identity(connection, run)
+            history, count = self._find_history(connection, identity, name)
             begin = count if at is None else at
             if not 0 <= begin <= count:
                 raise ConfigError(
                     f"{name}: row {begin} does not follow the {count} rows that are stored"
                 )
-            known = self._cut(connection, history, begin) if count else {}
+            known = self._remove_rows(connection, history, begin) if count else {}
             self._insert(connection, history, known, listed, begin)
             total = begin + len(listed)
             connection.execute(_run_lookup.update("histories"), {"of": history, "rows": total})
@@ -115,9 +128,9 @@ class RunFigures:
         """
         import sqlalchemy as sa
 
-        t = tables()
+        t = get_tables()
         with self._connections.reading() as connection:
-            identity = _run_lookup.identity(connection, run)
+            identity = _run_lookup.find_identity(connection, run)
             query = sa.select(t.histories.c.id, t.histories.c.rows)
             found = connection.execute(
                 query.where(t.histories.c.run == identity, t.histories.c.name == name)
@@ -146,7 +159,7 @@ class RunFigures:
                     raise WrongValue(
                         f"history {name[:80]!r} has row {row}, but {found.rows:,} rows"
                     )
-                rows[row][key] = restored(kind, value)
+                rows[row][key] = decode_number(kind, value)
         history = History()
         history.load_state_dict({"rows": rows})
         return history
@@ -155,14 +168,14 @@ class RunFigures:
         """Return the numbers of rows of a run's histories, by name."""
         import sqlalchemy as sa
 
-        table = tables().histories
+        table = get_tables().histories
         with self._connections.reading() as connection:
             query = sa.select(table.c.name, table.c.rows).where(
-                table.c.run == _run_lookup.identity(connection, run)
+                table.c.run == _run_lookup.find_identity(connection, run)
             )
             return dict(tuple(row) for row in connection.execute(query.order_by(table.c.id)))
 
-    def _history(self, connection: Any, run: str, name: str) -> tuple[int, int]:
+    def _find_history(self, connection: Any, run: str, name: str) -> tuple[int, int]:
         for found in connection.execute(
             _run_lookup.select("histories", "run", "id", "name", "rows"), {"of": run}
         ):
@@ -173,11 +186,11 @@ class RunFigures:
         )
         return made.inserted_primary_key[0], 0
 
-    def _cut(self, connection: Any, history: int, begin: int) -> dict[str, int]:
+    def _remove_rows(self, connection: Any, history: int, begin: int) -> dict[str, int]:
         """Remove the rows from a number on; return the remaining names with their series."""
         import sqlalchemy as sa
 
-        t = tables()
+        t = get_tables()
         query = sa.select(t.series.c.name, t.series.c.id).where(t.series.c.history == history)
         known: dict[str, int] = dict(tuple(row) for row in connection.execute(query))
         for name, series in list(known.items()):
@@ -219,11 +232,13 @@ class RunFigures:
             connection.execute(_run_lookup.insert("points"), points[first : first + _AT_ONCE])
 
 
-def statistic_rows(values: Mapping[str, float | Statistic] | Statistics) -> list[dict[str, Any]]:
+def build_statistic_rows(
+    values: Mapping[str, float | Statistic] | Statistics,
+) -> list[dict[str, Any]]:
     """Return statistics as rows for :func:`insert_statistics`; see
     :meth:`RunFigures.put_statistics`.
     """
-    return [_row(text_checked(name, "statistic"), values[name]) for name in values]
+    return [_build_statistic_row(check_text(name, "statistic"), values[name]) for name in values]
 
 
 def insert_statistics(
@@ -241,14 +256,14 @@ def insert_statistics(
                 continue
             places[row["name"]], following = following, following + 1
         stored.append(row | {"run": run, "position": places[row["name"]]})
-    table = tables().statistics
+    table = get_tables().statistics
     again = [row["name"] for row in stored if row["name"] in before]
     _delete(connection, table, table.c.run == run, table.c.name, again)
     if stored:
         connection.execute(_run_lookup.insert("statistics"), stored)
 
 
-def _row(name: str, given: float | Statistic) -> dict[str, Any]:
+def _build_statistic_row(name: str, given: float | Statistic) -> dict[str, Any]:
     if isinstance(given, Statistic):
         statistic = given
     else:
@@ -259,7 +274,7 @@ def _row(name: str, given: float | Statistic) -> dict[str, Any]:
     return {
         "name": name,
         "count": statistic.count,
-        **{field: real(getattr(statistic, field)) for field in _FIELDS},
+        **{field: encode_double(getattr(statistic, field)) for field in _FIELDS},
     }
 
 

@@ -12,19 +12,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.secret import shown_settings
+from nnpipe.core.secret import hide_settings_secrets
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database import _run_lookup
-from nnpipe.experiment.database._tables import tables
-from nnpipe.experiment.database._values import leaves, text_checked
+from nnpipe.experiment.database._tables import get_tables
+from nnpipe.experiment.database._values import check_text, iterate_setting_rows
 from nnpipe.experiment.database.connections import Connections
 from nnpipe.experiment.database.records import RunRecord
 from nnpipe.experiment.status import NEXT
 
 
-def hold(connection: Any, before: RunRecord, *, even_if_running: bool) -> None:
-    """Make this process the owner of a run, within a transaction; see :meth:`Runs.take_up`."""
-    table = tables().runs
+def acquire_run(connection: Any, before: RunRecord, *, even_if_running: bool) -> None:
+    """Make this process the owner of a run, within a transaction; see :meth:`Runs.acquire`."""
+    table = get_tables().runs
     if before.status == "completed":
         raise ConfigError(f"run {before.id[:12]} of {before.experiment} is completed")
     if before.status == "running" and not even_if_running and may_be_alive(connection, before):
@@ -33,7 +33,12 @@ def hold(connection: Any, before: RunRecord, *, even_if_running: bool) -> None:
             f"on {before.host}; "
             "if that is gone, take it over"
         )
-    values = holder() | {"status": "running", "reason": "", "started": time.time(), "ended": None}
+    values = get_owner_columns() | {
+        "status": "running",
+        "reason": "",
+        "started": time.time(),
+        "ended": None,
+    }
     connection.execute(table.update().where(table.c.id == before.id).values(**values))
 
 
@@ -48,7 +53,7 @@ def may_be_alive(connection: Any, record: RunRecord) -> bool:
         return False
     if record.host != platform.node():
         return True
-    table = tables().runs
+    table = get_tables().runs
     began = connection.scalar(sa.select(table.c.process_started).where(table.c.id == record.id))
     try:
         # Process ids are reused, but not together with the start time.
@@ -59,7 +64,7 @@ def may_be_alive(connection: Any, record: RunRecord) -> bool:
         return True
 
 
-def holder() -> dict[str, Any]:
+def get_owner_columns() -> dict[str, Any]:
     """Return the columns of a run that identify this process."""
     import psutil
 
@@ -96,7 +101,7 @@ class Runs:
             The runs on which it is based, such as the one that trained the model that it tests.
         environment
             The environment as JSON can hold it; see
-            :func:`nnpipe.experiment.provenance.environment`.
+            :func:`nnpipe.experiment.provenance.describe_environment`.
 
         Returns
         -------
@@ -108,7 +113,7 @@ class Runs:
         ConfigError
             If a parent does not exist, or a text cannot be stored.
         """
-        with self._connections.writing() as connection:
+        with self._connections.begin_write() as connection:
             return insert(connection, experiment, configuration, parents, environment)
 
     def get(self, run: str) -> RunRecord:
@@ -126,7 +131,9 @@ class Runs:
             If there is no such run, or several identities begin so.
         """
         with self._connections.reading() as connection:
-            return _run_lookup.records(connection, [_run_lookup.identity(connection, run)])[0]
+            return _run_lookup.read_records(
+                connection, [_run_lookup.find_identity(connection, run)]
+            )[0]
 
     def find(
         self, where: str = "", *, order: str = "-created", limit: int | None = None
@@ -150,28 +157,28 @@ class Runs:
             If the condition cannot be read; the message names the place.
         """
         with self._connections.reading() as connection:
-            found = _run_lookup.matching(
+            found = _run_lookup.find_runs(
                 connection, where, order, limit, postgresql=self._connections.postgresql
             )
-            return _run_lookup.records(connection, found)
+            return _run_lookup.read_records(connection, found)
 
     def children(self, run: str) -> list[RunRecord]:
         """Return the runs that have this run as a parent, the oldest first."""
         import sqlalchemy as sa
 
-        table, runs = tables().parents, tables().runs
+        table, runs = get_tables().parents, get_tables().runs
         with self._connections.reading() as connection:
-            parent = _run_lookup.identity(connection, run)
+            parent = _run_lookup.find_identity(connection, run)
             query = (
                 sa.select(runs.c.id)
                 .join(table, table.c.run == runs.c.id)
                 .where(table.c.parent == parent)
             )
-            return _run_lookup.records(
+            return _run_lookup.read_records(
                 connection, connection.scalars(query.order_by(runs.c.created, runs.c.id)).all()
             )
 
-    def take_up(self, run: str, *, even_if_running: bool = False) -> RunRecord:
+    def acquire(self, run: str, *, even_if_running: bool = False) -> RunRecord:
         """Make this process the owner of a run; its status becomes ``running``.
 
         Parameters
@@ -191,9 +198,11 @@ class Runs:
         ConfigError
             If the run is completed, or owned by a process that may still exist.
         """
-        with self._connections.writing() as connection:
-            before = _run_lookup.records(connection, [_run_lookup.identity(connection, run)])[0]
-            hold(connection, before, even_if_running=even_if_running)
+        with self._connections.begin_write() as connection:
+            before = _run_lookup.read_records(
+                connection, [_run_lookup.find_identity(connection, run)]
+            )[0]
+            acquire_run(connection, before, even_if_running=even_if_running)
             return before
 
     def find_or_create(
@@ -234,30 +243,32 @@ class Runs:
         """
         import sqlalchemy as sa
 
-        table, around = tables().runs, environment()
-        with self._connections.writing() as connection:
+        table, around = get_tables().runs, environment()
+        with self._connections.begin_write() as connection:
             # A job or search may have the name of the experiment that it carries out, but is not
             # one of its runs.
             newest = sa.select(table.c.id).where(table.c.experiment == experiment)
-            for other in (tables().jobs, tables().searches):
+            for other in (get_tables().jobs, get_tables().searches):
                 newest = newest.where(~sa.exists().where(other.c.run == table.c.id))
             found = connection.scalar(newest.order_by(table.c.created.desc(), table.c.id).limit(1))
             if found is None:
                 found = insert(connection, experiment, configuration, parents, around)
-            before = _run_lookup.records(connection, [found])[0]
-            same = digest_of(configuration) == digest_of(Configuration(before.configuration))
+            before = _run_lookup.read_records(connection, [found])[0]
+            same = compute_digest(configuration) == compute_digest(
+                Configuration(before.configuration)
+            )
             # there is nothing to go on with
             if not same and before.status == "failed" and not before.done:
                 found = insert(connection, experiment, configuration, parents, around)
-                before = _run_lookup.records(connection, [found])[0]
+                before = _run_lookup.read_records(connection, [found])[0]
             elif not same:
                 raise ConfigError(
                     f"{experiment} was begun with another configuration "
-                    f"({_difference(before, configuration)}); "
+                    f"({_describe_difference(before, configuration)}); "
                     "take another name for this one"
                 )
             if before.status != "completed":
-                hold(connection, before, even_if_running=take_over)
+                acquire_run(connection, before, even_if_running=take_over)
             return before
 
     def enter(self, run: str, status: str, reason: str = "") -> None:
@@ -268,22 +279,22 @@ class Runs:
         ConfigError
             If the status is unknown or cannot follow the present one.
         """
-        with self._connections.writing() as connection:
-            identity = _run_lookup.identity(connection, run)
+        with self._connections.begin_write() as connection:
+            identity = _run_lookup.find_identity(connection, run)
             now = connection.scalar(_run_lookup.select("runs", "id", "status"), {"of": identity})
             if status not in NEXT or (status != now and status not in NEXT[now]):
                 raise ConfigError(f"run {identity[:12]} is {now} and cannot become {status}")
-            values: dict[str, Any] = {"status": status, "reason": tellable(reason)}
+            values: dict[str, Any] = {"status": status, "reason": replace_unstorable(reason)}
             if status == "running":
-                values |= holder() | {"started": time.time(), "ended": None}
+                values |= get_owner_columns() | {"started": time.time(), "ended": None}
             elif status != "created":
                 values |= {"process": None, "process_started": None, "ended": time.time()}
             connection.execute(_run_lookup.update("runs"), {"of": identity, **values})
 
     def advance(self, run: str, done: int, total: int = 0) -> None:
         """Record how many steps of a run are done."""
-        with self._connections.writing() as connection:
-            identity = _run_lookup.identity(connection, run)
+        with self._connections.begin_write() as connection:
+            identity = _run_lookup.find_identity(connection, run)
             connection.execute(
                 _run_lookup.update("runs"), {"of": identity, "done": done, "total": total}
             )
@@ -300,10 +311,10 @@ class Runs:
         """
         import sqlalchemy as sa
 
-        table, parents = tables().runs, tables().parents
-        with self._connections.writing() as connection:
-            going = list(dict.fromkeys(_run_lookup.identity(connection, run) for run in runs))
-            for record in _run_lookup.records(connection, going):
+        table, parents = get_tables().runs, get_tables().parents
+        with self._connections.begin_write() as connection:
+            going = list(dict.fromkeys(_run_lookup.find_identity(connection, run) for run in runs))
+            for record in _run_lookup.read_records(connection, going):
                 if (
                     record.status == "running"
                     and not even_if_running
@@ -324,8 +335,10 @@ class Runs:
             connection.execute(parents.delete().where(parents.c.run.in_(going)))
             connection.execute(table.delete().where(table.c.id.in_(going)))
             connection.info.pop(_run_lookup.SEEN, None)
-            unused = ~sa.exists().where(table.c.configuration == tables().configurations.c.digest)
-            connection.execute(tables().configurations.delete().where(unused))
+            unused = ~sa.exists().where(
+                table.c.configuration == get_tables().configurations.c.digest
+            )
+            connection.execute(get_tables().configurations.delete().where(unused))
             return going
 
 
@@ -340,8 +353,8 @@ def insert(
     now, identity = time.time(), uuid.uuid4().hex
     values = {
         "id": identity,
-        "experiment": text_checked(experiment, "experiment"),
-        "configuration": configured(connection, configuration or Configuration({})),
+        "experiment": check_text(experiment, "experiment"),
+        "configuration": store_configuration(connection, configuration or Configuration({})),
         "status": "created",
         "reason": "",
         "done": 0,
@@ -351,48 +364,49 @@ def insert(
         "environment": json.dumps(dict(environment or {}), allow_nan=False),
     }
     connection.execute(_run_lookup.insert("runs"), values)
-    known = [_run_lookup.identity(connection, parent) for parent in parents]
+    known = [_run_lookup.find_identity(connection, parent) for parent in parents]
     for position, parent in enumerate(dict.fromkeys(known)):
         row = {"run": identity, "parent": parent, "position": position}
-        connection.execute(tables().parents.insert(), row)
+        connection.execute(get_tables().parents.insert(), row)
     return identity
 
 
-def _difference(before: RunRecord, configuration: Configuration) -> str:
-    new_tree = shown_settings(configuration.tree)
+def _describe_difference(before: RunRecord, configuration: Configuration) -> str:
+    new_tree = hide_settings_secrets(configuration.tree)
     old, new = (
-        {row["path"]: row for row in leaves(tree)} for tree in (before.configuration, new_tree)
+        {row["path"]: row for row in iterate_setting_rows(tree)}
+        for tree in (before.configuration, new_tree)
     )
     differing = [path for path in {**old, **new} if old.get(path) != new.get(path)]
     return f"{', '.join(differing[:3]) or 'types'}{', ...' if len(differing) > 3 else ''} differs"
 
 
-def tellable(reason: str) -> str:
+def replace_unstorable(reason: str) -> str:
     """Return a reason in a form that can be stored: an error may hold any characters and must
     not be lost.
     """
     return reason.replace("\0", "?").encode("utf-8", "replace").decode("utf-8")
 
 
-def digest_of(configuration: Configuration) -> str:
+def compute_digest(configuration: Configuration) -> str:
     """Return the SHA-256 of a configuration's tree as it is stored, independent of the order of
     names.
     """
     return hashlib.sha256(
-        json.dumps(shown_settings(configuration.tree), sort_keys=True).encode()
+        json.dumps(hide_settings_secrets(configuration.tree), sort_keys=True).encode()
     ).hexdigest()
 
 
-def configured(connection: Any, configuration: Configuration) -> str:
+def store_configuration(connection: Any, configuration: Configuration) -> str:
     """Store a configuration without its secrets, unless it is stored already, and return its
     digest.
     """
-    tree, digest = shown_settings(configuration.tree), digest_of(configuration)
+    tree, digest = hide_settings_secrets(configuration.tree), compute_digest(configuration)
     if (
         connection.scalar(_run_lookup.select("configurations", "digest", "digest"), {"of": digest})
         is None
     ):
-        rows = {row["path"]: row | {"configuration": digest} for row in leaves(tree)}
+        rows = {row["path"]: row | {"configuration": digest} for row in iterate_setting_rows(tree)}
         connection.execute(
             _run_lookup.insert("configurations"), {"digest": digest, "tree": json.dumps(tree)}
         )

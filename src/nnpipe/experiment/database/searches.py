@@ -13,12 +13,12 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database import _run_lookup
-from nnpipe.experiment.database._run_lookup import best_value
-from nnpipe.experiment.database._tables import tables
-from nnpipe.experiment.database._values import document
+from nnpipe.experiment.database._run_lookup import build_best_value
+from nnpipe.experiment.database._tables import get_tables
+from nnpipe.experiment.database._values import parse_object
 from nnpipe.experiment.database.connections import Connections
 from nnpipe.experiment.database.records import RunRecord
-from nnpipe.experiment.database.runs import configured, holder, insert
+from nnpipe.experiment.database.runs import get_owner_columns, insert, store_configuration
 from nnpipe.experiment.database.trials import TrialRows
 
 
@@ -87,9 +87,9 @@ class Searches:
         check_call(Searches.open, locals())
         import sqlalchemy as sa
 
-        runs, searches = tables().runs, tables().searches
+        runs, searches = get_tables().runs, get_tables().searches
         described = json.dumps(dict(objectives))
-        with self._connections.writing() as connection:
+        with self._connections.begin_write() as connection:
             newest = sa.select(runs.c.id, searches.c.objectives).join(
                 searches, searches.c.run == runs.c.id
             )
@@ -103,7 +103,7 @@ class Searches:
                 run = insert(connection, name, configuration, (), environment)
                 row = {"run": run, "objectives": described, "version": 0, "next": 0, "trials": 0}
                 connection.execute(searches.insert(), row)
-            elif document(found.objectives, f"search {name}") != dict(objectives):
+            elif parse_object(found.objectives, f"search {name}") != dict(objectives):
                 raise ConfigError(
                     f"search {name} was begun with the objectives {found.objectives}, not "
                     f"{described}; "
@@ -112,14 +112,14 @@ class Searches:
             else:
                 run = found.id
             values = {
-                **holder(),
+                **get_owner_columns(),
                 "status": "running",
                 "reason": "",
                 "started": time.time(),
                 "ended": None,
             }
             if configuration is not None:
-                values["configuration"] = configured(connection, configuration)
+                values["configuration"] = store_configuration(connection, configuration)
             connection.execute(runs.update().where(runs.c.id == run).values(**values))
             return str(run)
 
@@ -143,28 +143,28 @@ class Searches:
             If there is no such run, or it is not a search.
         """
         with self._connections.reading() as connection:
-            identity = _run_lookup.identity(connection, search)
-            found = self._records(connection, [identity])
+            identity = _run_lookup.find_identity(connection, search)
+            found = self._read_records(connection, [identity])
         if not found:
             raise ConfigError(f"run {identity[:12]} is no search")
         return found[identity]
 
-    def among(self, runs: Iterable[str]) -> dict[str, SearchRecord]:
+    def select_searches(self, runs: Iterable[str]) -> dict[str, SearchRecord]:
         """Return those of the runs that are searches, by identity."""
         with self._connections.reading() as connection:
-            return self._records(connection, list(runs))
+            return self._read_records(connection, list(runs))
 
-    def _records(self, connection: Any, identities: list[str]) -> dict[str, SearchRecord]:
+    def _read_records(self, connection: Any, identities: list[str]) -> dict[str, SearchRecord]:
         import sqlalchemy as sa
 
-        t, searches = tables().trials, tables().searches
+        t, searches = get_tables().trials, get_tables().searches
         objectives: dict[str, Any] = {}
         counts: dict[str, dict[str, int]] = defaultdict(dict)
         taken_over: dict[str, int] = defaultdict(int)
-        for some in _run_lookup.batches(identities):
+        for some in _run_lookup.split_batches(identities):
             query = sa.select(searches.c.run, searches.c.objectives).where(searches.c.run.in_(some))
             objectives |= {
-                row.run: document(row.objectives, f"search {row.run[:12]}")
+                row.run: parse_object(row.objectives, f"search {row.run[:12]}")
                 for row in connection.execute(query)
             }
             elsewhere = sa.func.sum(sa.case((t.c.origin != "", 1), else_=0))
@@ -176,7 +176,7 @@ class Searches:
             ):
                 counts[search][state] = count
                 taken_over[search] += taken
-        best = self._best(connection, objectives)
+        best = self._read_best_values(connection, objectives)
         return {
             run.id: SearchRecord(
                 run=run,
@@ -185,15 +185,15 @@ class Searches:
                 taken_over=taken_over[run.id],
                 best=best[run.id],
             )
-            for run in _run_lookup.records(connection, list(objectives))
+            for run in _run_lookup.read_records(connection, list(objectives))
         }
 
-    def _best(
+    def _read_best_values(
         self, connection: Any, objectives: Mapping[str, Mapping[str, str]]
     ) -> dict[str, dict[str, float]]:
         import sqlalchemy as sa
 
-        t = tables()
+        t = get_tables()
         found: dict[str, dict[str, float]] = {search: {} for search in objectives}
         by_name: dict[str, list[str]] = defaultdict(list)
         for search, ways in objectives.items():
@@ -201,8 +201,8 @@ class Searches:
                 by_name[name].append(search)
         joined = t.trials.join(t.searches, t.trials.c.search == t.searches.c.run)
         for name, searches in by_name.items():
-            value = best_value(name, self._connections.postgresql)
-            for some in _run_lookup.batches(searches):
+            value = build_best_value(name, self._connections.postgresql)
+            for some in _run_lookup.split_batches(searches):
                 query = sa.select(t.trials.c.search, value).select_from(joined)
                 query = query.where(t.trials.c.search.in_(some), t.trials.c.state == "finished")
                 for search, best in connection.execute(query.group_by(t.trials.c.search)):

@@ -18,10 +18,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.experiment.database._tables import WrongValue, tables
-from nnpipe.experiment.database._values import document, numbers_of, real, server_time, unreal
+from nnpipe.experiment.database._tables import WrongValue, get_tables
+from nnpipe.experiment.database._values import (
+    build_server_time,
+    decode_double,
+    encode_double,
+    parse_numbers,
+    parse_object,
+)
 from nnpipe.experiment.database.connections import Connections
-from nnpipe.experiment.database.runs import tellable
+from nnpipe.experiment.database.runs import replace_unstorable
 
 WAITING = 0.0
 """When the lease of a waiting trial expired."""
@@ -51,18 +57,18 @@ class TrialStatements:
 
 
 @functools.cache
-def trial_statements(of_server: bool) -> TrialStatements:
+def build_trial_statements(of_server: bool) -> TrialStatements:
     """Return the statements; ``of_server`` says whether the time is that of PostgreSQL, or the
     value of ``time``.
     """
     import sqlalchemy as sa
 
-    t, searches, reports = tables().trials, tables().searches, tables().reports
+    t, searches, reports = get_tables().trials, get_tables().searches, get_tables().reports
     search: Any = sa.bindparam("of_search")
     number: Any = sa.bindparam("of_number")
     now: Any = sa.bindparam("time", type_=sa.Double())
     if of_server:
-        now = server_time()
+        now = build_server_time()
     later = now + sa.bindparam("lasting", type_=sa.Double())
     this_search, this_trial = (
         searches.c.run == search,
@@ -149,32 +155,35 @@ class TrialRows:
         self.search = search
         self._clock = clock or time.time
         self._of_server = connections.postgresql and clock is None
-        self._do = trial_statements(self._of_server)
+        self._do = build_trial_statements(self._of_server)
 
-    def since(self, version: int) -> tuple[int, list[dict[str, Any]]]:
+    def read_changes(self, version: int) -> tuple[int, list[dict[str, Any]]]:
         """Return the version now, and the trials that changed after another one, in the order of
         their changes.
         """
-        of = self._of() | {"after": version}
+        of = self._get_key() | {"after": version}
         reports: dict[int, list[tuple[int, float]]] = defaultdict(list)
         with self._connections.reading() as connection:
             rows = connection.execute(self._do.changed, of).all()
             if not rows and connection.scalar(self._do.version, of) is None:
-                raise self._gone()
+                raise self._create_deleted_error()
             for number, step, value in (
                 connection.execute(self._do.reported, of)
                 if any(row.has_reports for row in rows)
                 else ()
             ):
-                reports[number].append((step, unreal(value)))
+                reports[number].append((step, decode_double(value)))
             # Trials change one after the other, each with the next version.
             now = rows[-1].version if rows else version
-            return int(now), [_fields(row, tuple(reports[row.number])) for row in rows]
+            return int(now), [_decode_row(row, tuple(reports[row.number])) for row in rows]
 
-    def unended(self) -> list[dict[str, Any]]:
+    def read_unfinished(self) -> list[dict[str, Any]]:
         """Return the trials that have not ended, by number and without their reports."""
         with self._connections.reading() as connection:
-            return [_fields(row, ()) for row in connection.execute(self._do.unended, self._of())]
+            return [
+                _decode_row(row, ())
+                for row in connection.execute(self._do.unended, self._get_key())
+            ]
 
     def take(self, worker: str, seconds: float, limit: int) -> tuple[dict[str, Any], float] | None:
         """Lease the first trial that waits or whose lease has expired, or a new one below the
@@ -185,11 +194,15 @@ class TrialRows:
         tuple of dict and float, or None
             The trial, and when its lease expires; ``None`` if there is nothing to do.
         """
-        worker = tellable(worker)
-        with self._connections.writing(alone=False) as connection:
-            row = connection.execute(self._do.first_open, self._of() | self._at()).first()
+        worker = replace_unstorable(worker)
+        with self._connections.begin_write(alone=False) as connection:
+            row = connection.execute(
+                self._do.first_open, self._get_key() | self._get_time()
+            ).first()
             moved = (
-                self._moved(connection) if row is not None else self._moved(connection, 1, 1, limit)
+                self._advance_search(connection)
+                if row is not None
+                else self._advance_search(connection, 1, 1, limit)
             )
             if moved is None:
                 return None
@@ -198,9 +211,9 @@ class TrialRows:
             shown = {"state": "running", "worker": worker, "version": moved.version, "fence": fence}
             leased = {**shown, "started": moved.now, "expires": expires}
             if row is not None:
-                connection.execute(self._do.change, self._of(row.number) | leased)
-                connection.execute(self._do.forget_reports, self._of(row.number))
-                return _fields(row, ()) | shown, expires
+                connection.execute(self._do.change, self._get_key(row.number) | leased)
+                connection.execute(self._do.forget_reports, self._get_key(row.number))
+                return _decode_row(row, ()) | shown, expires
             number = {"search": self.search, "number": moved.next - 1}
             connection.execute(self._do.insert, {**_NEW, **number, **leased})
             return {"number": moved.next - 1, "configuration": None, **shown}, expires
@@ -230,53 +243,53 @@ class TrialRows:
         tuple of bool and int or None
             Whether the lease is valid, and the version; ``None`` if nothing was stored.
         """
-        digest = None if key is None else _digest(key)
-        with self._owning(number, fence) as (connection, row):
+        digest = None if key is None else _compute_digest(key)
+        with self._lock_trial(number, fence) as (connection, row):
             if row is None:
                 return False, None
             # locks the search before the look at what is known
-            version = self._moved(connection).version
-            if self._known(connection, digest):
+            version = self._advance_search(connection).version
+            if self._is_known(connection, digest):
                 return True, None
             values = {
-                **_configured(configuration, digest),
+                **_encode_configuration(configuration, digest),
                 "notes": json.dumps(dict(notes)),
                 "version": version,
             }
-            connection.execute(self._do.change, self._of(number) | values)
+            connection.execute(self._do.change, self._get_key(number) | values)
             return True, version
 
     def withdraw(self, number: int, fence: int) -> bool:
         """Remove a trial that has no configuration."""
-        with self._owning(number, fence) as (connection, row):
+        with self._lock_trial(number, fence) as (connection, row):
             if row is not None:
-                connection.execute(self._do.remove, self._of(number))
-                connection.execute(self._do.give_back, self._of(number))
+                connection.execute(self._do.remove, self._get_key(number))
+                connection.execute(self._do.give_back, self._get_key(number))
             return row is not None
 
     def report(self, number: int, fence: int, step: int, value: float, seconds: float) -> bool:
         """Store an intermediate value, and extend the lease to ``seconds`` from now."""
-        with self._owning(number, fence) as (connection, row):
+        with self._lock_trial(number, fence) as (connection, row):
             if row is None:
                 return False
-            of = self._of(number) | {"of_step": step, "value": real(value)}
+            of = self._get_key(number) | {"of_step": step, "value": encode_double(value)}
             if not connection.execute(self._do.change_report, of).rowcount:
                 report = {
                     "search": self.search,
                     "number": number,
                     "step": step,
-                    "value": real(value),
+                    "value": encode_double(value),
                 }
                 connection.execute(self._do.insert_report, report)
-            moved = self._moved(connection)
+            moved = self._advance_search(connection)
             values = {"version": moved.version, "expires": moved.now + seconds}
-            connection.execute(self._do.change, self._of(number) | values)
+            connection.execute(self._do.change, self._get_key(number) | values)
             return True
 
     def renew(self, number: int, fence: int, seconds: float) -> bool:
         """Extend a lease to ``seconds`` from now."""
-        of = self._of(number) | self._at() | {"of_fence": fence, "lasting": seconds}
-        with self._connections.writing(alone=False) as connection:
+        of = self._get_key(number) | self._get_time() | {"of_fence": fence, "lasting": seconds}
+        with self._connections.begin_write(alone=False) as connection:
             return bool(connection.execute(self._do.renew, of).rowcount)
 
     def end(
@@ -289,29 +302,29 @@ class TrialRows:
         tuple of float and int, or None
             The seconds since it was leased, and the version; ``None`` if the lease is not valid.
         """
-        with self._owning(number, fence) as (connection, row):
+        with self._lock_trial(number, fence) as (connection, row):
             if row is None:
                 return None
-            moved = self._moved(connection)
+            moved = self._advance_search(connection)
             ended = {
                 "state": state,
                 "results": json.dumps(dict(result["values"])),
-                "message": tellable(message),
+                "message": replace_unstorable(message),
                 "intervals": json.dumps(dict(result["intervals"])),
-                "files": tellable(result["files"]),
+                "files": replace_unstorable(result["files"]),
                 "expires": None,
                 "seconds": moved.now - row.started,
                 "version": moved.version,
             }
-            connection.execute(self._do.change, self._of(number) | ended)
+            connection.execute(self._do.change, self._get_key(number) | ended)
             return float(ended["seconds"]), int(moved.version)
 
     def release(self, worker: str) -> int:
         """End the leases of a worker; return how many it had."""
-        with self._connections.writing(alone=False) as connection:
+        with self._connections.begin_write(alone=False) as connection:
             return int(
                 connection.execute(
-                    self._do.release, self._of() | {"of_worker": tellable(worker)}
+                    self._do.release, self._get_key() | {"of_worker": replace_unstorable(worker)}
                 ).rowcount
             )
 
@@ -335,17 +348,19 @@ class TrialRows:
         int
             How many were added: those whose configuration was not known.
         """
-        with self._connections.writing(alone=False) as connection:
-            before = self._moved(connection, 0)  # locks the search before the look at what is known
+        with self._connections.begin_write(alone=False) as connection:
+            before = self._advance_search(
+                connection, 0
+            )  # locks the search before the look at what is known
             rows: dict[str | int, dict[str, Any]] = {}
             for configuration, key, columns in trials:
-                digest = None if key is None else _digest(key)
-                if self._known(connection, digest):
+                digest = None if key is None else _compute_digest(key)
+                if self._is_known(connection, digest):
                     continue
                 row = {
                     **_NEW,
                     "search": self.search,
-                    **_configured(configuration, digest),
+                    **_encode_configuration(configuration, digest),
                     **columns,
                 }
                 rows.setdefault(digest or len(rows), row)
@@ -353,21 +368,25 @@ class TrialRows:
                 row |= {"number": before.next + place, "version": before.version + place + 1}
             if rows:
                 connection.execute(self._do.insert, list(rows.values()))
-                self._moved(connection, len(rows), len(rows) if counted else 0, numbers=len(rows))
+                self._advance_search(
+                    connection, len(rows), len(rows) if counted else 0, numbers=len(rows)
+                )
             return len(rows)
 
     @contextmanager
-    def _owning(self, number: int, fence: int) -> Iterator[tuple[Any, Any]]:
+    def _lock_trial(self, number: int, fence: int) -> Iterator[tuple[Any, Any]]:
         """Yield a connection with a trial's row locked, and the row; ``None`` if another fencing
         number is the last.
         """
-        with self._connections.writing(alone=False) as connection:
+        with self._connections.begin_write(alone=False) as connection:
             yield (
                 connection,
-                connection.execute(self._do.own, self._of(number) | {"of_fence": fence}).first(),
+                connection.execute(
+                    self._do.own, self._get_key(number) | {"of_fence": fence}
+                ).first(),
             )
 
-    def _moved(
+    def _advance_search(
         self,
         connection: Any,
         versions: int = 1,
@@ -384,23 +403,23 @@ class TrialRows:
             "numbers": trials if numbers is None else numbers,
         }
         moved = connection.execute(
-            self._do.move, self._of() | self._at() | counts | {"limit": limit}
+            self._do.move, self._get_key() | self._get_time() | counts | {"limit": limit}
         ).first()
-        if moved is None and connection.scalar(self._do.version, self._of()) is None:
-            raise self._gone()
+        if moved is None and connection.scalar(self._do.version, self._get_key()) is None:
+            raise self._create_deleted_error()
         return moved
 
-    def _known(self, connection: Any, digest: str | None) -> bool:
-        of = self._of() | {"of_digest": digest}
+    def _is_known(self, connection: Any, digest: str | None) -> bool:
+        of = self._get_key() | {"of_digest": digest}
         return digest is not None and connection.scalar(self._do.known, of) is not None
 
-    def _of(self, number: int | None = None) -> dict[str, Any]:
+    def _get_key(self, number: int | None = None) -> dict[str, Any]:
         return {"of_search": self.search} | ({} if number is None else {"of_number": number})
 
-    def _at(self) -> dict[str, float]:
+    def _get_time(self) -> dict[str, float]:
         return {} if self._of_server else {"time": self._clock()}
 
-    def _gone(self) -> ConfigError:
+    def _create_deleted_error(self) -> ConfigError:
         return ConfigError(f"{self._connections.shown}: search {self.search[:12]} has been deleted")
 
 
@@ -422,15 +441,15 @@ _NEW: dict[str, Any] = {
 }
 
 
-def _configured(configuration: Mapping[str, Any], digest: str | None) -> dict[str, Any]:
+def _encode_configuration(configuration: Mapping[str, Any], digest: str | None) -> dict[str, Any]:
     return {"configuration": json.dumps(dict(configuration)), "digest": digest}
 
 
-def _digest(key: str) -> str:
+def _compute_digest(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
-def _fields(row: Any, reports: tuple[tuple[int, float], ...]) -> dict[str, Any]:
+def _decode_row(row: Any, reports: tuple[tuple[int, float], ...]) -> dict[str, Any]:
     alike = (
         "number",
         "state",
@@ -443,7 +462,7 @@ def _fields(row: Any, reports: tuple[tuple[int, float], ...]) -> dict[str, Any]:
         "files",
     )
     what = f"trial {row.number}"
-    intervals = document(row.intervals, f"intervals of {what}")
+    intervals = parse_object(row.intervals, f"intervals of {what}")
     for name, ends in intervals.items():
         if not (
             isinstance(ends, list)
@@ -452,9 +471,11 @@ def _fields(row: Any, reports: tuple[tuple[int, float], ...]) -> dict[str, Any]:
         ):
             raise WrongValue(f"intervals of {what}: {name[:40]!r} is not two numbers")
     return {name: getattr(row, name) for name in alike} | {
-        "configuration": None if row.configuration is None else document(row.configuration, what),
-        "values": numbers_of(row.results, f"values of {what}"),
+        "configuration": None
+        if row.configuration is None
+        else parse_object(row.configuration, what),
+        "values": parse_numbers(row.results, f"values of {what}"),
         "intervals": {name: (low, high) for name, (low, high) in intervals.items()},
-        "notes": document(row.notes, f"notes of {what}"),
+        "notes": parse_object(row.notes, f"notes of {what}"),
         "reports": reports,
     }

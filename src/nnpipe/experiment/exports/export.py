@@ -18,11 +18,11 @@ from typing import Any
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError, MissingDependency
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
 from nnpipe.core.progress import Progress, silent
 from nnpipe.experiment.database.database import RunDatabase
-from nnpipe.experiment.readers.tfrecord import masked_crc32c
-from nnpipe.experiment.settings import leaves
+from nnpipe.experiment.readers.tfrecord import compute_masked_crc32c
+from nnpipe.experiment.settings import iterate_leaves
 
 STEPS = ("step", "epoch")
 """Columns that can number the rows, in order of preference; without them rows count from 0."""
@@ -38,7 +38,7 @@ class CurvePoint:
     value: float
 
 
-def points(database: RunDatabase, run: str) -> Iterator[CurvePoint]:
+def iterate_points(database: RunDatabase, run: str) -> Iterator[CurvePoint]:
     """Yield all values of a run's histories, row by row."""
     for history in database.figures.histories(run):
         for number, row in enumerate(database.figures.history(run, history).rows()):
@@ -87,26 +87,26 @@ class EventFile:
             self._file.truncate(size)
             self._file.seek(size)
         else:
-            self._write(_event(file_version="brain.Event:2"))
+            self._write(_create_event(file_version="brain.Event:2"))
 
     @property
     def size(self) -> int:
         """The size of the file in bytes."""
         return self._file.tell()
 
-    def scalar(self, tag: str, value: float, step: int, when: float) -> None:
+    def add_scalar(self, tag: str, value: float, step: int, when: float) -> None:
         """Add a number."""
         from tensorboardX.summary import scalar
 
-        self._write(_event(summary=scalar(tag, value), step=step, wall_time=when))
+        self._write(_create_event(summary=scalar(tag, value), step=step, wall_time=when))
 
     def text(self, tag: str, text: str, step: int, when: float) -> None:
         """Add a text in Markdown."""
         from tensorboardX.summary import text as summary
 
-        self._write(_event(summary=summary(tag, text), step=step, wall_time=when))
+        self._write(_create_event(summary=summary(tag, text), step=step, wall_time=when))
 
-    def histogram(
+    def add_histogram(
         self, tag: str, edges: Sequence[float], counts: Sequence[int], step: int, when: float
     ) -> None:
         """Add a histogram; ascending edges ``(n + 1,)``, counts ``(n,)``.  Sums are computed
@@ -127,7 +127,7 @@ class EventFile:
             list(edges),
             [0, *counts],
         )
-        self._write(_event(summary=summary, step=step, wall_time=when))
+        self._write(_create_event(summary=summary, step=step, wall_time=when))
 
     def picture(self, tag: str, png: bytes, step: int, when: float) -> None:
         """Add a picture: the content of a PNG file."""
@@ -136,22 +136,22 @@ class EventFile:
         width, height = struct.unpack(">II", png[16:24])
         image = Summary.Image(height=height, width=width, colorspace=4, encoded_image_string=png)
         summary = Summary(value=[Summary.Value(tag=tag, image=image)])
-        self._write(_event(summary=summary, step=step, wall_time=when))
+        self._write(_create_event(summary=summary, step=step, wall_time=when))
 
     def graph(self, definition: bytes, when: float) -> None:
         """Add the graph of a model: a serialised ``GraphDef``, of which TensorBoard shows the
         last.
         """
-        self._write(_event(graph_def=definition, wall_time=when))
+        self._write(_create_event(graph_def=definition, wall_time=when))
 
     def _write(self, event: Any) -> None:
         data = event.SerializeToString()
         head = struct.pack("<Q", len(data))
         self._file.write(
             head
-            + struct.pack("<I", masked_crc32c(head))
+            + struct.pack("<I", compute_masked_crc32c(head))
             + data
-            + struct.pack("<I", masked_crc32c(data))
+            + struct.pack("<I", compute_masked_crc32c(data))
         )
 
     def flush(self) -> None:
@@ -166,7 +166,7 @@ class EventFile:
             self._file.close()
 
 
-def _event(**fields: Any) -> Any:
+def _create_event(**fields: Any) -> Any:
     from tensorboardX.proto.event_pb2 import Event
 
     return Event(**fields)
@@ -207,10 +207,10 @@ def to_tensorboard(database: RunDatabase, run: str, folder: str | Path) -> Path:
         raise ConfigError(f"{own}: cannot be written: {error.strerror or error}") from None
     when = record.ended or record.started or record.created
     try:
-        for point in points(database, record.id):
-            file.scalar(f"{point.history}/{point.name}", point.value, point.step, when)
+        for point in iterate_points(database, record.id):
+            file.add_scalar(f"{point.history}/{point.name}", point.value, point.step, when)
         for name, value in record.statistics.items():
-            file.scalar(f"statistics/{name}", value, record.done, when)
+            file.add_scalar(f"statistics/{name}", value, record.done, when)
         told = json.dumps(
             {"experiment": record.experiment, "configuration": record.configuration}, indent=2
         )
@@ -260,13 +260,13 @@ def to_mlflow(database: RunDatabase, run: str, address: str) -> str:
         If MLflow, or a package for this address, is not installed.
     """
     record = database.runs.get(run)
-    with mlflow_client(address, record.experiment) as (client, experiment):
+    with open_mlflow_client(address, record.experiment) as (client, experiment):
         before = client.search_runs([experiment], f"tags.`{RUN_TAG}` = '{record.id}'")
         tags = {RUN_TAG: record.id, "nnpipe.status": record.status, "nnpipe.host": record.host}
         if record.parents:
             tags["nnpipe.parents"] = " ".join(record.parents)
         for origin in database.origins(record.id):
-            tags[f"nnpipe.origin.{mlflow_key(origin.path)}"] = origin.told
+            tags[f"nnpipe.origin.{to_mlflow_key(origin.path)}"] = origin.told
         started = round(1000 * (record.started or record.created))
         made = client.create_run(
             experiment, start_time=started, tags=tags, run_name=record.id[:12]
@@ -284,7 +284,7 @@ def to_mlflow(database: RunDatabase, run: str, address: str) -> str:
 
 
 @contextmanager
-def mlflow_client(address: str, experiment: str) -> Iterator[tuple[Any, str]]:
+def open_mlflow_client(address: str, experiment: str) -> Iterator[tuple[Any, str]]:
     """Yield MLflow's client and the identity of an experiment, which is made if there is none of
     this name.
 
@@ -295,7 +295,7 @@ def mlflow_client(address: str, experiment: str) -> Iterator[tuple[Any, str]]:
     MissingDependency
         If MLflow, or a package for this address, is not installed.
     """
-    address, artifacts = _store(address)
+    address, artifacts = _resolve_store(address)
     try:
         from mlflow.exceptions import MlflowException
         from mlflow.tracking import MlflowClient
@@ -317,16 +317,16 @@ def mlflow_client(address: str, experiment: str) -> Iterator[tuple[Any, str]]:
         ) from None
     except (MlflowException, OSError, ImportError) as error:
         raise ConfigError(
-            one_line(f"MLflow at {address}: {str(error).splitlines()[0]}", 400)
+            format_one_line(f"MLflow at {address}: {str(error).splitlines()[0]}", 400)
         ) from None
 
 
-def tracking_uri(address: str) -> str:
+def get_tracking_uri(address: str) -> str:
     """Return the address for MLflow's own commands of what is exported to ``address``."""
-    return _store(address)[0]
+    return _resolve_store(address)[0]
 
 
-def _store(address: str) -> tuple[str, str | None]:
+def _resolve_store(address: str) -> tuple[str, str | None]:
     """Return the tracking address, and the place for artifacts of new experiments if it is on
     this machine.
     """
@@ -357,40 +357,43 @@ def _log(client: Any, made: str, database: RunDatabase, run: str) -> None:
     record = database.runs.get(run)
     when = round(1000 * (record.ended or record.started or record.created))
     parameters = {
-        mlflow_key(path): str(value)[:_VALUE] for path, value in leaves(record.configuration)
+        to_mlflow_key(path): str(value)[:_VALUE]
+        for path, value in iterate_leaves(record.configuration)
     }
     metrics = [
-        Metric(mlflow_key(name), value, when, record.done)
+        Metric(to_mlflow_key(name), value, when, record.done)
         for name, value in record.statistics.items()
     ]
     metrics += [
-        Metric(mlflow_key(f"{p.history}/{p.name}"), p.value, when, p.step)
-        for p in points(database, run)
+        Metric(to_mlflow_key(f"{p.history}/{p.name}"), p.value, when, p.step)
+        for p in iterate_points(database, run)
     ]
-    for some in _batches([Param(key, value) for key, value in parameters.items()], _PARAMETERS):
+    for some in _split_batches(
+        [Param(key, value) for key, value in parameters.items()], _PARAMETERS
+    ):
         client.log_batch(made, params=some)
-    for some in _batches(metrics, _METRICS):
+    for some in _split_batches(metrics, _METRICS):
         client.log_batch(made, metrics=some)
     for artifact in database.artifacts.list(run):
         client.log_artifact(
             made,
             str(database.artifacts.path(run, artifact.name)),
-            artifact_path=mlflow_key(artifact.name),
+            artifact_path=to_mlflow_key(artifact.name),
         )
 
 
-def mlflow_key(text: str) -> str:
+def to_mlflow_key(text: str) -> str:
     """Return a name with only the characters that MLflow accepts."""
     return re.sub(r"[^\w\-. /]", "_", text, flags=re.ASCII).strip("./ ")[:_KEY] or "_"
 
 
-def _batches(values: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+def _split_batches(values: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
     for begin in range(0, len(values), size):
         yield values[begin : begin + size]
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportedRun:
     """The copies of a run in other tools.
 
     Parameters
@@ -415,7 +418,7 @@ def export_runs(
     tensorboard: str | Path | None = None,
     mlflow: str | None = None,
     progress: Progress = silent,
-) -> tuple[list[Exported], str | None]:
+) -> tuple[list[ExportedRun], str | None]:
     """Copy runs to TensorBoard, to MLflow, or to both.
 
     Parameters
@@ -445,11 +448,11 @@ def export_runs(
     """
     check_call(export_runs, locals())
     done = [
-        Exported(
+        ExportedRun(
             run,
             None if tensorboard is None else to_tensorboard(database, run, Path(tensorboard)),
             None if mlflow is None else to_mlflow(database, run, mlflow),
         )
         for run in progress(runs, "export")
     ]
-    return done, None if mlflow is None else tracking_uri(mlflow)
+    return done, None if mlflow is None else get_tracking_uri(mlflow)

@@ -51,10 +51,12 @@ class CSVReader(DataReader):
                         rows.append(row)
         except (csv.Error, UnicodeDecodeError) as error:
             raise DatasetError(f"no table: {error}") from error
-        return {name: _typed([row[place] for row in rows]) for place, name in enumerate(names)}
+        return {
+            name: _convert_cells([row[place] for row in rows]) for place, name in enumerate(names)
+        }
 
 
-def _typed(cells: list[str]) -> Column:
+def _convert_cells(cells: list[str]) -> Column:
     try:
         return np.array([int(cell) for cell in cells], np.int64)
     except (ValueError, OverflowError):

@@ -26,20 +26,22 @@ class HDF5Reader(DataReader):
 
         datasets: dict[str, Any] = {}
 
-        def note(name: str, item: Any) -> None:
+        def collect_dataset(name: str, item: Any) -> None:
             if isinstance(item, h5py.Dataset):
                 datasets[name] = item
 
         try:
             with h5py.File(self.path, "r") as file:
-                file.visititems(note)  # links are not visited
+                file.visititems(collect_dataset)  # links are not visited
                 # for strings this counts only pointers
                 known = sum(item.nbytes for item in datasets.values())
                 self._check_size(known, "the data")
                 columns: dict[str, Column] = {}
                 for name, item in datasets.items():
                     columns[name] = (
-                        self._texts(name, item, known) if _is_text(item) else _numbers(name, item)
+                        self._read_texts(name, item, known)
+                        if _is_text(item)
+                        else _read_numbers(name, item)
                     )
                     known += sum(map(sys.getsizeof, columns[name])) if _is_text(item) else 0
                 return columns
@@ -50,7 +52,7 @@ class HDF5Reader(DataReader):
                 f"no HDF5 file that can be read: {str(error).splitlines()[0]}"
             ) from error
 
-    def _texts(self, name: str, item: Any, before: int) -> Column:
+    def _read_texts(self, name: str, item: Any, before: int) -> Column:
         """Read strings in parts: their length is not known before, and all may share one value
         in the file.
         """
@@ -80,7 +82,7 @@ def _check_there(name: str, item: Any) -> None:
         raise DatasetError(f"{name}: a single value is no column")
 
 
-def _numbers(name: str, item: Any) -> Column:
+def _read_numbers(name: str, item: Any) -> Column:
     _check_there(name, item)
     if item.dtype.kind not in "biufc":
         raise DatasetError(f"{name}: {item.dtype} is neither a number nor a text")

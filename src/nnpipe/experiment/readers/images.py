@@ -9,8 +9,8 @@ import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import DatasetError
-from nnpipe.core.image_conversion import eight_bits
-from nnpipe.experiment.readers.reader import Column, DataReader, stacked
+from nnpipe.core.image_conversion import to_eight_bits
+from nnpipe.experiment.readers.reader import Column, DataReader, stack_values
 
 SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
@@ -47,11 +47,11 @@ class ImageReader(DataReader):
             raise DatasetError("holds no images")
         images, total = [], 0
         for path in paths:
-            image = self._image(path, total)
+            image = self._read_image(path, total)
             total += image.nbytes
             images.append(image)
         columns: dict[str, Column] = {
-            "image": stacked(images),
+            "image": stack_values(images),
             "name": [path.relative_to(self.path).as_posix() for path in paths],
         }
         folders = [
@@ -62,14 +62,16 @@ class ImageReader(DataReader):
             columns["label"] = np.array([numbers[name] for name in folders], np.int64)
         return columns
 
-    def _image(self, path: Path, before: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    def _read_image(
+        self, path: Path, before: int
+    ) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
         from PIL import Image
 
         try:
             with Image.open(path) as image:
                 # Four times as much while it is decoded, scaled and rotated.
                 self._check_size(before + 4 * image.width * image.height * self.channels, path.name)
-                deep = eight_bits(image, image.format)
+                deep = to_eight_bits(image, image.format)
                 plain = (image if deep is None else Image.fromarray(deep)).convert(
                     "RGB" if self.channels == 3 else "L"
                 )

@@ -6,7 +6,7 @@ from typing import Any
 
 from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import DatasetError
-from nnpipe.experiment.readers.reader import Column, DataReader, stacked, transposed
+from nnpipe.experiment.readers.reader import Column, DataReader, stack_values, transpose_rows
 
 
 class JSONReader(DataReader):
@@ -23,7 +23,7 @@ class JSONReader(DataReader):
         except (ValueError, RecursionError) as error:
             raise DatasetError(f"no JSON: {error}") from error
         if isinstance(data, dict) and all(isinstance(column, list) for column in data.values()):
-            return {name: stacked(column) for name, column in data.items()}
+            return {name: stack_values(column) for name, column in data.items()}
         if isinstance(data, list) and all(isinstance(row, dict) for row in data):
-            return transposed(data)
+            return transpose_rows(data)
         raise DatasetError("expected a list of objects, or an object of lists")

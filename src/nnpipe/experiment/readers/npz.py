@@ -48,7 +48,7 @@ class NpzReader(DataReader):
 def _check_header(member: object, info: zipfile.ZipInfo) -> None:
     """Raise if an array's header claims more data than its file holds."""
     try:
-        shape, dtype = _header(member, info)
+        shape, dtype = _read_header(member, info)
     except DatasetError:
         raise
     except Exception as error:  # numpy evaluates it as a literal, which fails in many ways
@@ -65,7 +65,7 @@ def _check_header(member: object, info: zipfile.ZipInfo) -> None:
         raise DatasetError(f"{info.filename}: {told} of {dtype} is not what it holds")
 
 
-def _header(member: object, info: zipfile.ZipInfo) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def _read_header(member: object, info: zipfile.ZipInfo) -> tuple[tuple[int, ...], np.dtype[Any]]:
     version = np.lib.format.read_magic(member)  # type: ignore[arg-type]
     if version not in ((1, 0), (2, 0)):
         raise DatasetError(f"{info.filename}: of version {version}, which is not read")

@@ -116,7 +116,7 @@ class DataReader(Component):
             )
 
 
-def reader_of(path: str | Path) -> DataReader:
+def create_reader(path: str | Path) -> DataReader:
     """Return the reader of a file by its suffix; a folder is read as images.
 
     Raises
@@ -137,7 +137,7 @@ def reader_of(path: str | Path) -> DataReader:
     return reader
 
 
-def stacked(values: Sequence[Any]) -> Column:
+def stack_values(values: Sequence[Any]) -> Column:
     """Return an array if the values are numbers, or nested lists of numbers, of one shape; else
     a list.
     """
@@ -150,7 +150,7 @@ def stacked(values: Sequence[Any]) -> Column:
     return array if array.dtype.kind in "biuf" else list(values)
 
 
-def transposed(rows: Sequence[Mapping[str, Any]]) -> dict[str, Column]:
+def transpose_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, Column]:
     """Return columns from rows, which must all have the same names.
 
     Raises
@@ -165,4 +165,4 @@ def transposed(rows: Sequence[Mapping[str, Any]]) -> dict[str, Column]:
         if row.keys() != rows[0].keys():
             odd = sorted(set(row) ^ set(names))[0]
             raise DatasetError(f"sample {number} and the first differ: {odd!r} is in one only")
-    return {name: stacked([row[name] for row in rows]) for name in names}
+    return {name: stack_values([row[name] for row in rows]) for name in names}

@@ -19,13 +19,13 @@ from typing import Literal
 
 import numpy as np
 
-from nnpipe.core.artifact import Artifact, agreed_io
+from nnpipe.core.artifact import Artifact, verify_io
 from nnpipe.core.discoverable import Tool
 from nnpipe.core.errors import ArtifactError, CompileError
-from nnpipe.core.leases import temporary_folder
+from nnpipe.core.leases import create_temporary_folder
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.frameworks.c_source import FORMAT as C_SOURCE
-from nnpipe.frameworks.c_source import FUNCTIONS, function_names, read_c_source
+from nnpipe.frameworks.c_source import FUNCTIONS, get_function_names, read_c_source
 
 CoreName = Literal["cortex-m3", "cortex-m4", "cortex-m7", "cortex-m55"]
 _PACKAGES = "apt install gcc-arm-none-eabi libnewlib-arm-none-eabi"
@@ -105,7 +105,7 @@ _FRAME = re.compile(r'title: "([^"]+)" label: "[^"]*\\n(\d+) bytes')
 _CALL = re.compile(r'sourcename: "([^"]+)" targetname: "([^"]+)"')
 
 
-def stack_depth(graphs: Iterable[str], root: str = "nn_run") -> int:
+def compute_stack_depth(graphs: Iterable[str], root: str = "nn_run") -> int:
     """Return the bytes of stack of the deepest chain of calls from a function.
 
     Functions of which nothing is known count as 0.
@@ -121,7 +121,7 @@ def stack_depth(graphs: Iterable[str], root: str = "nn_run") -> int:
     --------
     >>> frame = 'node: { title: "%s" label: "%s\\\\nm.c:1:1\\\\n%d bytes (static)" }'
     >>> call = 'edge: { sourcename: "nn_run" targetname: "m.c:add" label: "m.c:3:1" }'
-    >>> stack_depth(["\\n".join([frame % ("nn_run", "nn_run", 8), frame % ("m.c:add", "add", 16), call])])
+    >>> compute_stack_depth(["\\n".join([frame % ("nn_run", "nn_run", 8), frame % ("m.c:add", "add", 16), call])])
     24
     """
     frames: dict[str, int] = {}
@@ -132,17 +132,17 @@ def stack_depth(graphs: Iterable[str], root: str = "nn_run") -> int:
             called.setdefault(source, set()).add(target)
     depths: dict[str, int] = {}
 
-    def depth(name: str) -> int:
+    def compute_depth(name: str) -> int:
         if name not in depths:
             depths[name] = 0  # a function that calls itself would have no end
             own = next(
                 (size for word, size in (_NAKED | _LIBRARY).items() if word in name),
                 frames.get(name, 0),
             )
-            depths[name] = own + max(map(depth, called.get(name, ())), default=0)
+            depths[name] = own + max(map(compute_depth, called.get(name, ())), default=0)
         return depths[name]
 
-    return depth(root)
+    return compute_depth(root)
 
 
 FORMAT = "cortex-m"
@@ -200,7 +200,7 @@ class ImageFacts:
         return self.arena_bytes + self.data_bytes + self.stack_bytes
 
 
-def image_of(artifact: Artifact, core: Core, address: int, level: str, needed_by: str) -> bytes:
+def build_image(artifact: Artifact, core: Core, address: int, level: str, needed_by: str) -> bytes:
     """Build a C source of ``CCompiler`` for a core and an address.
 
     Parameters
@@ -222,13 +222,13 @@ def image_of(artifact: Artifact, core: Core, address: int, level: str, needed_by
         If the compiler refuses the source.
     """
     found, notes = read_c_source(artifact.path)
-    io = agreed_io(artifact, found)
+    io = verify_io(artifact, found)
     compiler = ARM_GCC.check(needed_by)
     flags = [*core.flags, level, "-ffp-contract=off", "-w", "-fcallgraph-info=su"]
-    with temporary_folder() as folder:
+    with create_temporary_folder() as folder:
         header = folder / "header.c"
-        functions = function_names(notes)
-        header.write_text(_header_source(io, found, core, functions))
+        functions = get_function_names(notes)
+        header.write_text(_format_header(io, found, core, functions))
         objects: list[str] = []
         for path, extra in (
             (artifact.path.absolute(), ("-std=c99", "-x", "c")),
@@ -260,24 +260,26 @@ def image_of(artifact: Artifact, core: Core, address: int, level: str, needed_by
         graphs = [path.read_text() for path in sorted(folder.glob("*.ci"))]
         content = bytearray(image.read_bytes())
     struct.pack_into(
-        "<I", content, _STACK_AT, stack_depth(graphs, functions[FUNCTIONS.index("run")])
+        "<I", content, _STACK_AT, compute_stack_depth(graphs, functions[FUNCTIONS.index("run")])
     )
     struct.pack_into("<I", content, _CHECK_AT, zlib.crc32(content))
     return bytes(content)
 
 
 @contextlib.contextmanager
-def built_for(artifact: Artifact, core: Core, address: int, needed_by: str) -> Iterator[Artifact]:
+def build_for_core(
+    artifact: Artifact, core: Core, address: int, needed_by: str
+) -> Iterator[Artifact]:
     """Yield a model as firmware takes it: C built for a core, anything else as it is; raises as
-    :func:`image_of`.
+    :func:`build_image`.
     """
     if artifact.format != C_SOURCE:
         yield artifact
         return
-    with temporary_folder() as folder:
+    with create_temporary_folder() as folder:
         path = folder / "model.bin"
-        path.write_bytes(image_of(artifact, core, address, "-O2", needed_by))
-        yield Artifact.of(path, FORMAT, artifact.io, target=core.name)
+        path.write_bytes(build_image(artifact, core, address, "-O2", needed_by))
+        yield Artifact.create(path, FORMAT, artifact.io, target=core.name)
 
 
 def read_image(path: Path) -> ImageFacts:
@@ -325,10 +327,10 @@ def run_gcc(command: Iterable[str]) -> None:
         raise CompileError(f"{words[0]} refuses it: {' '.join(told.split())[:300]}")
 
 
-def _header_source(io: IOSpec, found: IOSpec, core: Core, functions: Sequence[str]) -> str:
+def _format_header(io: IOSpec, found: IOSpec, core: Core, functions: Sequence[str]) -> str:
     input_at, output_at, run, reset = functions
     tensors = ",\n".join(
-        _tensor(spec, [own.name for own in stated].index(spec.name))
+        _format_tensor(spec, [own.name for own in stated].index(spec.name))
         for described, stated in ((io.inputs, found.inputs), (io.outputs, found.outputs))
         for spec in described
     )
@@ -351,7 +353,7 @@ __attribute__((section(".nnpipe_image"), used)) const struct nnpipe_image nnpipe
 """
 
 
-def _tensor(spec: TensorSpec, number: int) -> str:
+def _format_tensor(spec: TensorSpec, number: int) -> str:
     shape = [length or 1 for length in spec.shape]
     if str(spec.dtype) not in TYPES or len(shape) > _MOST_RANK:
         raise CompileError(

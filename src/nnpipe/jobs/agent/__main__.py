@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.jobs.agent import files
-from nnpipe.jobs.agent.control import Refused, cancel, carry, resume, start
+from nnpipe.jobs.agent.control import Refused, cancel, resume, run_sent_job, start
 from nnpipe.jobs.agent.status import look
 from nnpipe.jobs.agent.supervisor import run
 
@@ -26,12 +26,12 @@ def main(arguments: list[str]) -> int:
             os.set_inheritable(handle, False)
         run(path, int(rest[0]) if rest else None)
     if command == "carry":
-        carry(path)
+        run_sent_job(path)
     if command == "give":
-        return _give(path, json.loads(rest[0]))
+        return _send_file(path, json.loads(rest[0]))
     text = sys.stdin.read() if rest == ["-"] else "".join(rest) or "{}"
     try:
-        answer = _answer(command, path, json.loads(text))
+        answer = _execute_command(command, path, json.loads(text))
     except Refused as error:
         answer = {"refused": str(error)}
     except OSError as error:
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _give(folder: Path, name: str) -> int:
+def _send_file(folder: Path, name: str) -> int:
     """Write a file of the job's directory to standard output."""
     job = files.read(folder, files.JOB) or {}
     with open(Path(str(job.get("directory"))).expanduser() / name, "rb") as handle:
@@ -49,7 +49,7 @@ def _give(folder: Path, name: str) -> int:
     return 0
 
 
-def _answer(command: str, folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
+def _execute_command(command: str, folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
     program = [sys.executable, "-E", str(Path(sys.argv[0]).resolve())]
     if command == "look":
         return look(folder, **asked)

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.jobs.agent import files
-from nnpipe.jobs.agent.folder_lock import take
+from nnpipe.jobs.agent.folder_lock import try_lock
 from nnpipe.jobs.agent.processes import send
-from nnpipe.jobs.agent.status import job_state, look, record_end, supervising_processes
+from nnpipe.jobs.agent.status import check_job_state, list_supervising_processes, look, record_end
 from nnpipe.jobs.agent.supervisor import run
 from nnpipe.jobs.agent.termination import SURELY
 
@@ -54,7 +54,7 @@ def start(folder: Path, job: Mapping[str, Any], program: Sequence[str]) -> None:
     Refused
         If the job is already running, or could not be started.
     """
-    with _locked(folder) as lock:
+    with _lock_folder(folder) as lock:
         if files.read(folder, files.JOB) is not None:
             raise Refused("there is a job already")
         # Whenever another process sees this file, the lock is held, until the job has ended.
@@ -72,7 +72,7 @@ def cancel(folder: Path, grace: float | None = None) -> dict[str, Any]:
     grace
         Seconds for its processes to end by themselves; by default those of the job.
     """
-    if job_state(folder)[2] is not None:
+    if check_job_state(folder)[2] is not None:
         return look(folder)
     job = files.read(folder, files.JOB)
     if job is None:
@@ -84,8 +84,10 @@ def cancel(folder: Path, grace: float | None = None) -> dict[str, Any]:
     asked = False
     while time.monotonic() < limit:
         if not asked:  # a job that has not been started yet will read the file
-            asked = any(send(one, signal.SIGTERM) for one in supervising_processes(folder)[-1:])
-        if job_state(folder)[2] is not None:
+            asked = any(
+                send(one, signal.SIGTERM) for one in list_supervising_processes(folder)[-1:]
+            )
+        if check_job_state(folder)[2] is not None:
             (folder / files.CANCEL).unlink(missing_ok=True)  # it may have ended before the request
             return look(folder)
         time.sleep(_PAUSE)
@@ -114,7 +116,7 @@ def resume(
         raise Refused("it runs already")
     if found["state"] == "completed":
         raise Refused("it is completed")
-    with _locked(folder, _TELLING) as lock:
+    with _lock_folder(folder, _TELLING) as lock:
         job = files.read(folder, files.JOB) or {}
         if files.read(folder, files.ENDED) is None:
             raise Refused("it runs already")
@@ -128,7 +130,7 @@ def resume(
 
 
 @contextmanager
-def _locked(folder: Path, telling: float = 0.0) -> Iterator[int]:
+def _lock_folder(folder: Path, telling: float = 0.0) -> Iterator[int]:
     """Take the folder's lock; wait up to ``telling`` seconds for a supervisor that is still
     reporting the end.
 
@@ -136,7 +138,7 @@ def _locked(folder: Path, telling: float = 0.0) -> Iterator[int]:
     has begun.
     """
     limit = time.monotonic() + telling
-    while (lock := take(folder)) is None:
+    while (lock := try_lock(folder)) is None:
         if not telling or files.read(folder, files.ENDED) is None:
             raise Refused("it runs already")
         if time.monotonic() > limit:
@@ -188,13 +190,13 @@ known.
 """
 
 
-def carry(sent: Path) -> None:
+def run_sent_job(sent: Path) -> None:
     """Run the job that was sent to a folder, and exit with status 0 if it is completed."""
     job = json.loads((sent / TASK).read_bytes())
     folder = Path(tempfile.mkdtemp(prefix="nnpipe-job-"))
     places = {SENT: str(sent / job["file"]), REPORTS: str(folder / files.PROGRESS)}
     job["command"] = [places.get(word, word) for word in job["command"]]
-    if take(folder) is None:
+    if try_lock(folder) is None:
         sys.exit(f"nnpipe: {folder} cannot be locked")
     files.write(folder, files.JOB, job)
     run(folder, None, relayed=True)

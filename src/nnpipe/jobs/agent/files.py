@@ -67,7 +67,7 @@ def write_end(folder: Path, record: dict[str, Any]) -> None:
     (folder / CANCEL).unlink(missing_ok=True)
 
 
-def piece(folder: Path, name: str, begin: int, most: int) -> tuple[bytes, int]:
+def read_piece(folder: Path, name: str, begin: int, most: int) -> tuple[bytes, int]:
     """Return up to ``most`` bytes of a file from ``begin`` on (negative: from the end), and the
     file's size.
     """

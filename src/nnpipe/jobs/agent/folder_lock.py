@@ -16,7 +16,7 @@ except ImportError:  # Windows, where jobs are submitted to other machines only
 _PATIENCE = 1.0  # seconds to wait, since a process that only checks the lock holds it for a moment
 
 
-def take(folder: Path) -> int | None:
+def try_lock(folder: Path) -> int | None:
     """Take a folder's lock, and return its file descriptor; None if another process holds it.
 
     The lock belongs to the descriptor and to all processes that inherit it.  It is
@@ -37,7 +37,7 @@ def take(folder: Path) -> int | None:
             return handle
 
 
-def held(folder: Path) -> bool:
+def is_locked(folder: Path) -> bool:
     """Return whether a process holds a folder's lock."""
     try:
         handle = os.open(folder / LOCK, os.O_RDONLY)

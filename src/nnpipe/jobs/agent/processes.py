@@ -63,7 +63,7 @@ class Process:
     ended: bool
 
 
-def boot() -> str:
+def get_boot_id() -> str:
     """Return an identifier of the present boot of this machine."""
     with contextlib.suppress(OSError):
         return (_PROC / "sys/kernel/random/boot_id").read_text("ascii").strip()
@@ -75,7 +75,7 @@ def boot() -> str:
 def process(pid: int) -> Process | None:
     """Return the state of a process, or None if there is none with this ID."""
     if not _LINUX:
-        return _elsewhere(pid)
+        return _read_with_psutil(pid)
     try:
         # The name, in brackets, may contain any character (man 5 proc).
         words = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
@@ -86,7 +86,7 @@ def process(pid: int) -> Process | None:
         return None
 
 
-def processes() -> dict[int, Process]:
+def list_processes() -> dict[int, Process]:
     """Return all processes, by process ID."""
     if _LINUX:
         pids: Iterable[int] = (int(path.name) for path in _PROC.iterdir() if path.name.isdigit())
@@ -97,23 +97,23 @@ def processes() -> dict[int, Process]:
     return {pid: found for pid in pids if (found := process(pid)) is not None}
 
 
-def identity(pid: int) -> ProcessIdentity | None:
+def get_identity(pid: int) -> ProcessIdentity | None:
     """Return the unique identity of a process, or None if it does not exist."""
     found = process(pid)
     return (
         None
         if found is None or found.ended
-        else ProcessIdentity(pid, found.started, boot(), platform.node())
+        else ProcessIdentity(pid, found.started, get_boot_id(), platform.node())
     )
 
 
-def state_of(who: ProcessIdentity) -> str:
+def get_process_state(who: ProcessIdentity) -> str:
     """Return the state of a process: ``alive``, ``gone``, ``restarted`` (the machine was), or
     ``elsewhere``.
     """
     if who.host != platform.node():
         return "elsewhere"
-    if who.boot != boot():
+    if who.boot != get_boot_id():
         return "restarted"
     found = process(who.pid)
     same = found is not None and not found.ended and abs(found.started - who.started) < 0.5
@@ -123,7 +123,7 @@ def state_of(who: ProcessIdentity) -> str:
 def send(who: ProcessIdentity, number: int) -> bool:
     """Send a signal to exactly this process; return False if it has ended."""
     if not hasattr(os, "pidfd_open") or not _LINUX:
-        if state_of(who) != "alive":
+        if get_process_state(who) != "alive":
             return False
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(who.pid, number)
@@ -135,7 +135,7 @@ def send(who: ProcessIdentity, number: int) -> bool:
         return False
     try:
         # From here on, the ID cannot be reused unnoticed.
-        if state_of(who) != "alive":
+        if get_process_state(who) != "alive":
             return False
         signal.pidfd_send_signal(handle, number)
     except (ProcessLookupError, PermissionError):
@@ -145,7 +145,7 @@ def send(who: ProcessIdentity, number: int) -> bool:
     return True
 
 
-def processes_with_variable(variable: str, value: str) -> set[int]:
+def find_processes_with_variable(variable: str, value: str) -> set[int]:
     """Return the IDs of processes that were started with this environment variable and value."""
     wanted = f"{variable}={value}".encode()
     if not _LINUX:
@@ -166,10 +166,10 @@ def processes_with_variable(variable: str, value: str) -> set[int]:
     return found
 
 
-def descendants(root: int) -> set[int]:
+def list_descendants(root: int) -> set[int]:
     """Return the IDs of all descendants of a process."""
     children: dict[int, list[int]] = {}
-    for one in processes().values():
+    for one in list_processes().values():
         children.setdefault(one.parent, []).append(one.pid)
     found: set[int] = set()
     waiting = [root]
@@ -181,7 +181,7 @@ def descendants(root: int) -> set[int]:
     return found
 
 
-def _elsewhere(pid: int) -> Process | None:
+def _read_with_psutil(pid: int) -> Process | None:
     import psutil
 
     try:

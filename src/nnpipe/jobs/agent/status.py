@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.jobs.agent import files
-from nnpipe.jobs.agent.folder_lock import held, take
+from nnpipe.jobs.agent.folder_lock import is_locked, try_lock
 from nnpipe.jobs.agent.processes import (
     ProcessIdentity,
-    descendants,
-    processes_with_variable,
-    state_of,
+    find_processes_with_variable,
+    get_process_state,
+    list_descendants,
 )
-from nnpipe.jobs.agent.supervisor import MARK, NEVER_STARTED, RESTARTED, VANISHED, ended
+from nnpipe.jobs.agent.supervisor import MARK, NEVER_STARTED, RESTARTED, VANISHED, build_end_record
 from nnpipe.jobs.agent.termination import end
 
 MOST = 1 << 20
@@ -51,7 +51,7 @@ def look(folder: Path, *, progress: int = -TAIL, log: int = -1, most: int = MOST
         ``reason``; ``ended``, the record of the end, or None; ``processes``; ``progress`` and
         ``log`` in base 64, with ``progress_size`` and ``log_size``.
     """
-    state, reason, end_of = job_state(folder)
+    state, reason, end_of = check_job_state(folder)
     found: dict[str, Any] = {
         "state": state,
         "reason": reason,
@@ -59,23 +59,23 @@ def look(folder: Path, *, progress: int = -TAIL, log: int = -1, most: int = MOST
         "processes": files.read(folder, files.PROCESSES) or {},
     }
     for key, name, begin in (("progress", files.PROGRESS, progress), ("log", files.LOG, log)):
-        data, size = files.piece(folder, name, begin, most)
+        data, size = files.read_piece(folder, name, begin, most)
         found |= {key: base64.b64encode(data).decode("ascii"), f"{key}_size": size}
     return found
 
 
-def job_state(folder: Path) -> tuple[str, str, dict[str, Any] | None]:
+def check_job_state(folder: Path) -> tuple[str, str, dict[str, Any] | None]:
     """Return a job's state, the reason, and the record of its end; see :func:`look`."""
     if files.read(folder, files.JOB) is None:
-        if processes_with_variable(MARK, folder.name):
+        if find_processes_with_variable(MARK, folder.name):
             return "initialising", f"its folder {folder} is gone, and its processes go on", None
         return "absent", "", None
     for _ in range(_ATTEMPTS):
         end_of = files.read(folder, files.ENDED)
         if end_of is not None:
             return str(end_of.get("state")), str(end_of.get("reason")), end_of
-        who = supervising_processes(folder)
-        states = [state_of(one) for one in who]
+        who = list_supervising_processes(folder)
+        states = [get_process_state(one) for one in who]
         if "elsewhere" in states:
             return (
                 "initialising",
@@ -84,7 +84,7 @@ def job_state(folder: Path) -> tuple[str, str, dict[str, Any] | None]:
             )
         if "alive" in states:
             break
-        if not held(folder):
+        if not is_locked(folder):
             recorded = record_end(folder)
             if recorded is not None:
                 return str(recorded["state"]), str(recorded["reason"]), recorded
@@ -96,23 +96,23 @@ def job_state(folder: Path) -> tuple[str, str, dict[str, Any] | None]:
     return ("initialising" if started else "creating"), "", None
 
 
-def supervising_processes(folder: Path) -> list[ProcessIdentity]:
+def list_supervising_processes(folder: Path) -> list[ProcessIdentity]:
     """Return the identities of the warden and the supervisor, if known."""
     told = files.read(folder, files.PROCESSES) or {}
     found = [ProcessIdentity.from_json(told.get(name)) for name in ("warden", "supervisor")]
     return [one for one in found if one is not None]
 
 
-def job_processes(folder: Path) -> set[int]:
+def list_job_processes(folder: Path) -> set[int]:
     """Return the IDs of a job's processes: warden, supervisor, their descendants, and all with
     its variable.
     """
     job = files.read(folder, files.JOB) or {}
     found: set[int] = set()
-    for one in supervising_processes(folder):
-        if state_of(one) == "alive":
-            found |= {one.pid, *descendants(one.pid)}
-    found |= processes_with_variable(MARK, str(job.get("id", folder.name)))
+    for one in list_supervising_processes(folder):
+        if get_process_state(one) == "alive":
+            found |= {one.pid, *list_descendants(one.pid)}
+    found |= find_processes_with_variable(MARK, str(job.get("id", folder.name)))
     return found - {os.getpid()}
 
 
@@ -124,9 +124,9 @@ def record_end(folder: Path, *, force: bool = False) -> dict[str, Any] | None:
     there is no job.
     """
     if force:
-        end(lambda: job_processes(folder), 0.0)
+        end(lambda: list_job_processes(folder), 0.0)
     try:
-        lock = take(folder)
+        lock = try_lock(folder)
     except OSError:  # the folder is gone
         return None
     if lock is None:
@@ -135,12 +135,12 @@ def record_end(folder: Path, *, force: bool = False) -> dict[str, Any] | None:
         job, end_of = files.read(folder, files.JOB), files.read(folder, files.ENDED)
         if job is None or end_of is not None:
             return end_of
-        end(lambda: job_processes(folder), 0.0)
-        who = supervising_processes(folder)
-        restarted = any(state_of(one) == "restarted" for one in who)
+        end(lambda: list_job_processes(folder), 0.0)
+        who = list_supervising_processes(folder)
+        restarted = any(get_process_state(one) == "restarted" for one in who)
         cause = RESTARTED if restarted else VANISHED if who else NEVER_STARTED
         cancelled = files.read(folder, files.CANCEL) is not None
-        end_of = ended(job, cancelled=cancelled, cause="" if cancelled else cause)
+        end_of = build_end_record(job, cancelled=cancelled, cause="" if cancelled else cause)
         # the result is valid even if a full disk prevents writing it
         with contextlib.suppress(OSError):
             files.write_end(folder, end_of)

@@ -29,7 +29,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from nnpipe.jobs.agent import files
-from nnpipe.jobs.agent.processes import ProcessIdentity, descendants, identity, state_of
+from nnpipe.jobs.agent.processes import (
+    ProcessIdentity,
+    get_identity,
+    get_process_state,
+    list_descendants,
+)
 from nnpipe.jobs.agent.termination import end, reap
 
 # Reports are enclosed in control characters that programs do not print (ASCII's record and unit
@@ -47,7 +52,7 @@ class Relay:
     def tell(self) -> None:
         """Write the progress since the last call."""
         while True:
-            data, _ = files.piece(self._folder, files.PROGRESS, self._begin, _PIECE)
+            data, _ = files.read_piece(self._folder, files.PROGRESS, self._begin, _PIECE)
             if not data:
                 return
             self._begin += len(data)
@@ -59,7 +64,7 @@ class Relay:
         _write({"ended": record})
 
 
-def separated(text: str) -> tuple[str, bytes, dict[str, Any] | None]:
+def split_output(text: str) -> tuple[str, bytes, dict[str, Any] | None]:
     """Split a job's output into the script's output, its progress file, and the record of the
     end.
     """
@@ -87,7 +92,7 @@ VANISHED = "all its processes were killed"
 NEVER_STARTED = "it was never started: the command that submitted it was ended"
 
 
-def ended(
+def build_end_record(
     job: Mapping[str, Any],
     *,
     status: int | None = None,
@@ -116,7 +121,7 @@ def ended(
         ``state`` (completed, cancelled or failed), ``reason``, ``status``, ``outputs``, ``attempt``
         and ``at``, seconds since 1970.
     """
-    state, reason = _judged(status, cancelled, cause, outputs)
+    state, reason = _determine_state(status, cancelled, cause, outputs)
     return {
         "state": state,
         "reason": reason,
@@ -127,7 +132,7 @@ def ended(
     }
 
 
-def _judged(
+def _determine_state(
     status: int | None, cancelled: bool, cause: str, outputs: Sequence[Mapping[str, Any]]
 ) -> tuple[str, str]:
     if cancelled:
@@ -137,7 +142,7 @@ def _judged(
     if status is None:
         return "failed", "nobody knows how it ended"
     if status < 0:
-        return "failed", _killed(-status)
+        return "failed", _describe_signal(-status)
     if status:
         return "failed", f"the script ended with status {status}"
     faults = [f"{one['path']} {one['fault']}" for one in outputs if one["fault"]]
@@ -147,7 +152,7 @@ def _judged(
     return "completed", ""
 
 
-def _killed(number: int) -> str:
+def _describe_signal(number: int) -> str:
     try:
         name = signal.Signals(number).name
     except ValueError:
@@ -159,14 +164,14 @@ def _killed(number: int) -> str:
 _BLOCK = 1 << 20
 
 
-def snapshot(outputs: Iterable[str], directory: Path) -> dict[str, Any]:
+def snapshot_outputs(outputs: Iterable[str], directory: Path) -> dict[str, Any]:
     """Return the present state of each output: inode, time of change, size and SHA-256; None if
     it is missing.
     """
-    return {name: _seen(directory / name) for name in outputs}
+    return {name: _read_output_state(directory / name) for name in outputs}
 
 
-def checked(
+def check_outputs(
     outputs: Iterable[str], directory: Path, before: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """Check the outputs of a job that has finished.
@@ -177,28 +182,28 @@ def checked(
         The ``path``, ``size``, ``sha256`` and ``fault`` of each output.  ``fault`` is empty if the
         file exists, is not empty, and was written by the job.
     """
-    return [_checked(name, directory / name, before.get(name)) for name in outputs]
+    return [_check_output(name, directory / name, before.get(name)) for name in outputs]
 
 
-def _checked(name: str, path: Path, before: Any) -> dict[str, Any]:
+def _check_output(name: str, path: Path, before: Any) -> dict[str, Any]:
     try:
-        now = _seen(path)
+        now = _read_output_state(path)
     except OSError as error:
-        return _faulty(name, f"cannot be read ({error.strerror or error})")
+        return _build_fault(name, f"cannot be read ({error.strerror or error})")
     if now is None:
-        return _faulty(name, "is no file" if path.exists() else "was not written")
+        return _build_fault(name, "is no file" if path.exists() else "was not written")
     if not now["size"]:
-        return _faulty(name, "is empty")
+        return _build_fault(name, "is empty")
     stale = now == before
     fault = "lay there before the job began, and was not written anew" if stale else ""
     return {"path": name, "size": now["size"], "sha256": now["sha256"], "fault": fault}
 
 
-def _faulty(name: str, fault: str) -> dict[str, Any]:
+def _build_fault(name: str, fault: str) -> dict[str, Any]:
     return {"path": name, "size": 0, "sha256": "", "fault": fault}
 
 
-def _seen(path: Path) -> dict[str, Any] | None:
+def _read_output_state(path: Path) -> dict[str, Any] | None:
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for its other end
             return None
@@ -240,7 +245,7 @@ def run(folder: Path, ready: int | None, *, relayed: bool = False) -> NoReturn:
     The start is reported to the descriptor ``ready``.  With ``relayed``, progress and the end are
     also written to standard output.
     """
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    _call_prctl(_PR_SET_CHILD_SUBREAPER, 1)
     signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
     signal.signal(
         signal.SIGCHLD, lambda *_: None
@@ -248,7 +253,7 @@ def run(folder: Path, ready: int | None, *, relayed: bool = False) -> NoReturn:
     warden = os.getpid()
     supervisor = os.fork()
     if not supervisor:
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        _call_prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         status = 1
         try:
             if os.getppid() == warden:
@@ -267,14 +272,14 @@ def run(folder: Path, ready: int | None, *, relayed: bool = False) -> NoReturn:
                 os.kill(supervisor, signal.SIGTERM)
         statuses |= reap()
     if files.read(folder, files.ENDED) is None:
-        end(lambda: descendants(os.getpid()), 0.0, reap)
+        end(lambda: list_descendants(os.getpid()), 0.0, reap)
         job = files.read(folder, files.JOB) or {}
         cancelled = files.read(folder, files.CANCEL) is not None
-        record = ended(job, cancelled=cancelled, cause=SUPERVISOR_KILLED)
+        record = build_end_record(job, cancelled=cancelled, cause=SUPERVISOR_KILLED)
         files.write_end(folder, record)
         if relayed:
             Relay(folder).end(record)
-        _afterwards(job, wait=False)
+        _start_afterwards(job, wait=False)
     completed = (files.read(folder, files.ENDED) or {}).get("state") == "completed"
     if relayed:  # everything has been reported, and no other process knows the folder
         shutil.rmtree(folder, ignore_errors=True)
@@ -287,7 +292,7 @@ class _Supervisor:
     def __init__(self, folder: Path, warden: int, ready: int | None, relay: Relay | None) -> None:
         self._folder, self._warden, self._ready, self._relay = folder, warden, ready, relay
         self._job = files.read(folder, files.JOB) or {}
-        self._owner = _owner(self._job)
+        self._owner = _get_owner(self._job)
         self._statuses: dict[int, int] = {}
         self._told, self._teller = time.monotonic(), 0
 
@@ -295,38 +300,46 @@ class _Supervisor:
         """Run the script to its end, and record that."""
         job, folder = self._job, self._folder
         me = os.getpid()
-        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        _call_prctl(_PR_SET_CHILD_SUBREAPER, 1)
         cause, status, outputs, cancelled = "", None, [], False
         try:
-            who = {"warden": _told(self._warden), "supervisor": _told(me), "script": None}
+            who = {
+                "warden": _get_identity_json(self._warden),
+                "supervisor": _get_identity_json(me),
+                "script": None,
+            }
             files.write(folder, files.PROCESSES, who)
             self._tell_ready()
             directory = Path(job["directory"]).expanduser()
             before = files.read(folder, files.BEFORE)
             if before is None:  # earlier attempts of a resumed job may have written some outputs
-                before = snapshot(job["outputs"], directory)
+                before = snapshot_outputs(job["outputs"], directory)
                 files.write(folder, files.BEFORE, before)
             if files.read(folder, files.CANCEL) is None:
                 began, script = {"at": time.time()}, self._start(directory)
                 files.write(
-                    folder, files.PROCESSES, who | {"script": _told(script), "began": began}
+                    folder,
+                    files.PROCESSES,
+                    who | {"script": _get_identity_json(script), "began": began},
                 )
                 status, cause = self._wait(script)
             cancelled = status is None and not cause
             # Also if the script ended by itself: it must not leave processes running.
-            left = end(lambda: descendants(me), self._grace(), self._reap)
+            left = end(lambda: list_descendants(me), self._get_grace(), self._reap)
             if left:
                 cause = cause or f"processes {', '.join(map(str, left))} could not be ended"
             if status == 0:
-                outputs = checked(job["outputs"], directory, before)
+                outputs = check_outputs(job["outputs"], directory, before)
         except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
-            cause = _words(error)
-            end(lambda: descendants(me), 0.0, self._reap)
-        record = ended(job, status=status, cancelled=cancelled, cause=cause, outputs=outputs)
+            cause = _format_error(error)
+            end(lambda: list_descendants(me), 0.0, self._reap)
+        record = build_end_record(
+            job, status=status, cancelled=cancelled, cause=cause, outputs=outputs
+        )
         files.write_end(folder, record)
         if self._relay is not None:
             self._relay.end(record)
-        _afterwards(job, wait=True)
+        _start_afterwards(job, wait=True)
 
     def _tell_ready(self) -> None:
         if self._ready is not None:
@@ -344,7 +357,7 @@ class _Supervisor:
             for stop in _STOPS:  # shells start background processes with some signals ignored
                 signal.signal(stop, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD)
-            _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            _call_prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != me:
                 os._exit(1)
 
@@ -365,7 +378,7 @@ class _Supervisor:
         script.
         """
         while True:
-            heard = self._hear()
+            heard = self._wait_for_signal()
             self._reap()
             if script in self._statuses:
                 return self._statuses[script], ""
@@ -379,10 +392,10 @@ class _Supervisor:
                     f"it was told to end ({signal.Signals(heard).name}), as when a machine is shut "
                     f"down",
                 )
-            if self._owner is not None and state_of(self._owner) != "alive":
+            if self._owner is not None and get_process_state(self._owner) != "alive":
                 return None, "the process that it works for has ended"
 
-    def _hear(self) -> int | None:
+    def _wait_for_signal(self) -> int | None:
         """Wait for a signal, and report progress meanwhile if needed."""
         every = self._job.get("every")
         if self._relay is None and not every and self._owner is None:
@@ -394,11 +407,11 @@ class _Supervisor:
             and time.monotonic() >= self._told + every
             and self._teller in (*self._statuses, 0)
         ):
-            self._told, self._teller = time.monotonic(), _afterwards(self._job, wait=False)
+            self._told, self._teller = time.monotonic(), _start_afterwards(self._job, wait=False)
         heard = signal.sigtimedwait(_HEARD, _BETWEEN)
         return None if heard is None else heard.si_signo
 
-    def _grace(self) -> float:
+    def _get_grace(self) -> float:
         asked = files.read(self._folder, files.CANCEL) or {}
         try:
             return min(3600.0, max(0.0, float(asked.get("grace", self._job["grace"]))))
@@ -409,7 +422,7 @@ class _Supervisor:
         self._statuses |= reap()
 
 
-def _afterwards(job: Mapping[str, Any], *, wait: bool) -> int:
+def _start_afterwards(job: Mapping[str, Any], *, wait: bool) -> int:
     """Start the command that follows the end, for example to update the run database, and return
     its process ID.
     """
@@ -434,28 +447,28 @@ def _afterwards(job: Mapping[str, Any], *, wait: bool) -> int:
             process.returncode = 0
         return process.pid
     except OSError as error:
-        sys.stderr.write(f"nnpipe: {command[0]}: {_words(error)}\n")
+        sys.stderr.write(f"nnpipe: {command[0]}: {_format_error(error)}\n")
         return 0
 
 
-def _told(pid: int) -> dict[str, Any] | None:
-    found = identity(pid)
+def _get_identity_json(pid: int) -> dict[str, Any] | None:
+    found = get_identity(pid)
     return None if found is None else found.to_json()
 
 
-def _owner(job: Mapping[str, Any]) -> ProcessIdentity | None:
+def _get_owner(job: Mapping[str, Any]) -> ProcessIdentity | None:
     try:
         return ProcessIdentity.from_json(json.loads(job["environment"][OWNER]))
     except (KeyError, TypeError, ValueError):
         return None
 
 
-def _words(error: Exception) -> str:
+def _format_error(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"{error.filename or ''}: {error.strerror or error}".removeprefix(": ")
     return f"{type(error).__name__}: {error}"
 
 
-def _prctl(option: int, value: int) -> None:
+def _call_prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

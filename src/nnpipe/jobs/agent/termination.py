@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable
 
-from nnpipe.jobs.agent.processes import ProcessIdentity, identity, process, send
+from nnpipe.jobs.agent.processes import ProcessIdentity, get_identity, process, send
 
 SURELY = 10.0
 """Seconds for killed processes to end; only a process that waits for a broken disk takes longer."""
@@ -51,7 +51,7 @@ def end(
     begun = time.monotonic()
     while True:
         reaped()
-        here = [who for pid in find() if _lives(pid) and (who := identity(pid)) is not None]
+        here = [who for pid in find() if _is_alive(pid) and (who := get_identity(pid)) is not None]
         waited = time.monotonic() - begun
         if not here or waited > grace + SURELY:
             return [who.pid for who in here]
@@ -65,6 +65,6 @@ def end(
         time.sleep(_PAUSE)
 
 
-def _lives(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     found = process(pid)
     return found is not None and not found.ended

@@ -30,11 +30,11 @@ from typing import Any
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ComponentNotFound
-from nnpipe.core.messages import nearest, one_line
+from nnpipe.core.messages import format_one_line, suggest_name
 from nnpipe.experiment.settings import read_settings
-from nnpipe.layers.catalogue import described_layer, layers_by_name, name_of
-from nnpipe.layers.graph.graph import NetworkGraph, names_for
-from nnpipe.layers.graph.shape_inference import LayerEntry, Ref, Use, arguments_of, infer
+from nnpipe.layers.catalogue import get_layer_class_name, get_layers_by_name, resolve_layer
+from nnpipe.layers.graph.graph import NetworkGraph, choose_layer_names
+from nnpipe.layers.graph.shape_inference import LayerEntry, Ref, Use, find_argument_problems, infer
 from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.keras.from_config import ParsedConfig, read_layer
 from nnpipe.layers.problems import NetworkProblem, raise_if
@@ -53,20 +53,20 @@ def to_description(graph: NetworkGraph) -> dict[str, Any]:
     check_call(to_description, locals())
     found: dict[str, Any] = {"name": graph.name}
     found["layers"] = [
-        _entry(entry, graph.entries[number - 1].layer.name if number else None)
+        _write_entry(entry, graph.entries[number - 1].layer.name if number else None)
         for number, entry in enumerate(graph.entries)
     ]
-    if graph.inputs != all_inputs(graph.entries):
-        found["inputs"] = [_ref(ref) for ref in graph.inputs]
-    if graph.outputs != ends(graph.entries):
-        found["outputs"] = [_ref(ref) for ref in graph.outputs]
+    if graph.inputs != list_input_refs(graph.entries):
+        found["inputs"] = [_write_ref(ref) for ref in graph.inputs]
+    if graph.outputs != find_unconsumed_outputs(graph.entries):
+        found["outputs"] = [_write_ref(ref) for ref in graph.outputs]
     if graph.sequential:
         found["sequential"] = True
     return found
 
 
-def _entry(entry: LayerEntry, before: str | None) -> dict[str, Any]:
-    found = _layer(entry.layer)
+def _write_entry(entry: LayerEntry, before: str | None) -> dict[str, Any]:
+    found = _write_layer(entry.layer)
     usual = (
         (Use(),)
         if isinstance(entry.layer, Input)
@@ -76,12 +76,12 @@ def _entry(entry: LayerEntry, before: str | None) -> dict[str, Any]:
     )
     if entry.uses == usual:
         return found
-    calls = [_call(use) for use in entry.uses]
+    calls = [_write_call(use) for use in entry.uses]
     return found | (calls[0] if len(calls) == 1 else {"calls": calls})
 
 
-def _layer(layer: Layer) -> dict[str, Any]:
-    found: dict[str, Any] = {"class": name_of(layer)}
+def _write_layer(layer: Layer) -> dict[str, Any]:
+    found: dict[str, Any] = {"class": get_layer_class_name(layer)}
     if layer.name:
         found["name"] = layer.name
     if isinstance(layer, Unknown):
@@ -94,18 +94,20 @@ def _layer(layer: Layer) -> dict[str, Any]:
         if isinstance(value, NetworkGraph):
             found[item.name] = to_description(value)
         else:
-            found[item.name] = _layer(value) if isinstance(value, Layer) else item.kind.emit(value)
+            found[item.name] = (
+                _write_layer(value) if isinstance(value, Layer) else item.kind.emit(value)
+            )
     return found | ({} if layer.dtype == "float32" else {"dtype": layer.dtype})
 
 
-def _call(use: Use) -> dict[str, Any]:
-    found: dict[str, Any] = {"inputs": [_ref(ref) for ref in use.inputs]}
+def _write_call(use: Use) -> dict[str, Any]:
+    found: dict[str, Any] = {"inputs": [_write_ref(ref) for ref in use.inputs]}
     if use.training is not None:
         found["training"] = use.training
     return found | ({} if use.form is None else {"form": use.form.value})
 
 
-def _ref(ref: Ref) -> Any:
+def _write_ref(ref: Ref) -> Any:
     text = (
         ref.layer + (f"@{ref.call}" if ref.call else "") + (f"[{ref.output}]" if ref.output else "")
     )
@@ -113,12 +115,12 @@ def _ref(ref: Ref) -> Any:
     return text if read_ref(text) == ref else [ref.layer, ref.call, ref.output]
 
 
-def all_inputs(entries: Iterable[LayerEntry]) -> tuple[Ref, ...]:
+def list_input_refs(entries: Iterable[LayerEntry]) -> tuple[Ref, ...]:
     """Return all inputs, in order."""
     return tuple(Ref(entry.layer.name) for entry in entries if isinstance(entry.layer, Input))
 
 
-def ends(entries: tuple[LayerEntry, ...]) -> tuple[Ref, ...]:
+def find_unconsumed_outputs(entries: tuple[LayerEntry, ...]) -> tuple[Ref, ...]:
     """Return the first output of each call whose outputs no layer takes."""
     taken = {(ref.layer, ref.call) for entry in entries for use in entry.uses for ref in use.inputs}
     calls = [(entry.layer.name, number) for entry in entries for number in range(len(entry.uses))]
@@ -155,13 +157,15 @@ def from_description(raw: Any) -> ParsedConfig:
     """
     found: list[NetworkProblem] = []
     try:
-        graph = _network(_plain(raw), "", found, 0)
+        graph = _read_network(_make_json_compatible(raw), "", found, 0)
     except RecursionError:
         return ParsedConfig(None, (*found, NetworkProblem("structure", "", "is nested too deeply")))
     return ParsedConfig(graph, tuple(found))
 
 
-def _network(raw: Any, path: str, found: list[NetworkProblem], depth: int) -> NetworkGraph | None:
+def _read_network(
+    raw: Any, path: str, found: list[NetworkProblem], depth: int
+) -> NetworkGraph | None:
     where = f"{path}." if path else ""
     if not isinstance(raw, Mapping) or not isinstance(raw.get("layers"), list):
         found.append(
@@ -179,22 +183,22 @@ def _network(raw: Any, path: str, found: list[NetworkProblem], depth: int) -> Ne
     # Layers without a name get the same name as in Python.
     layers = [
         layer if layer.name else layer.alone(name=name)
-        for layer, name in zip(layers, names_for(layers), strict=True)
+        for layer, name in zip(layers, choose_layer_names(layers), strict=True)
     ]
     entries = []
     for number, (layer, item) in enumerate(zip(layers, raw["layers"], strict=True)):
         before = (Ref(layers[number - 1].name),) if number else ()
         uses: tuple[Use, ...] = (Use(),)
         if not isinstance(layer, Input):
-            uses = _uses(
+            uses = _read_uses(
                 item if isinstance(item, Mapping) else {}, before, f"{where}layers[{number}]", found
             )
         entries.append(LayerEntry(layer, uses))
-    inputs, outputs = all_inputs(entries), ends(tuple(entries))
+    inputs, outputs = list_input_refs(entries), find_unconsumed_outputs(tuple(entries))
     if "inputs" in raw:
-        inputs = _refs(raw["inputs"], f"{where}inputs", found)
+        inputs = _read_refs(raw["inputs"], f"{where}inputs", found)
     if "outputs" in raw:
-        outputs = _refs(raw["outputs"], f"{where}outputs", found)
+        outputs = _read_refs(raw["outputs"], f"{where}outputs", found)
     name = raw.get("name", "network")
     if not isinstance(name, str):
         found.append(
@@ -238,7 +242,7 @@ def _read_layer(raw: Any, path: str, found: list[NetworkProblem], depth: int) ->
                 "is not a layer: it does not say which, as in {class: Dense, units: 10}",
             )
         )
-        return Unknown((), Raw.of({"class_name": "?", "config": {}}))
+        return Unknown((), Raw.from_value({"class_name": "?", "config": {}}))
     name = raw.get("name", "")
     if not isinstance(name, str):
         found.append(
@@ -246,9 +250,9 @@ def _read_layer(raw: Any, path: str, found: list[NetworkProblem], depth: int) ->
         )
         name = ""
     try:
-        cls, why = described_layer(kind), ""
+        cls, why = resolve_layer(kind), ""
     except ComponentNotFound as error:
-        cls, why = None, one_line(error)
+        cls, why = None, format_one_line(error)
     if cls is Unknown:
         kept = raw.get("raw")
         if not isinstance(kept, dict) or not isinstance(kept.get("config", {}), dict):
@@ -260,11 +264,13 @@ def _read_layer(raw: Any, path: str, found: list[NetworkProblem], depth: int) ->
                 )
             )
             kept = {"class_name": "?"}
-        return Unknown((), Raw.of(kept), name=name)
+        return Unknown((), Raw.from_value(kept), name=name)
     if cls is None:
-        why = why or f"there is no layer {kind[:60]!r}{nearest(kind, layers_by_name())}"
+        why = why or f"there is no layer {kind[:60]!r}{suggest_name(kind, get_layers_by_name())}"
         found.append(NetworkProblem("unknown-layer", path, why))
-        return Unknown((), Raw.of({"class_name": kind, "config": _arguments(raw)}), name=name)
+        return Unknown(
+            (), Raw.from_value({"class_name": kind, "config": _select_arguments(raw)}), name=name
+        )
     rows = {item.name: item for item in field_table.table(cls)}
     _check_keys(raw, _LAYER | rows.keys(), path, kind, found)
     values: dict[str, Any] = {"name": name}
@@ -274,7 +280,7 @@ def _read_layer(raw: Any, path: str, found: list[NetworkProblem], depth: int) ->
         found.append(NetworkProblem("argument", f"{path}.dtype", "must be a text"))
     for key, item in rows.items():
         if key in raw:
-            values[key] = _value(item, raw[key], f"{path}.{key}", found, depth)
+            values[key] = _read_value(item, raw[key], f"{path}.{key}", found, depth)
         elif item.default is dataclasses.MISSING:
             found.append(NetworkProblem("argument", f"{path}.{key}", "is missing"))
             values[key] = None
@@ -284,15 +290,17 @@ def _read_layer(raw: Any, path: str, found: list[NetworkProblem], depth: int) ->
         place.startswith(f"{path}.graph") for place in told
     )
     if not inside:  # otherwise it was reported with its own place
-        found += [problem for problem in arguments_of(layer, path) if problem.path not in told]
+        found += [
+            problem for problem in find_argument_problems(layer, path) if problem.path not in told
+        ]
     return layer
 
 
-def _value(
+def _read_value(
     item: field_table.FieldRow, raw: Any, path: str, found: list[NetworkProblem], depth: int
 ) -> Any:
     if isinstance(raw, Mapping) and isinstance(raw.get("layers"), list):
-        return _network(raw, path, found, depth + 1)
+        return _read_network(raw, path, found, depth + 1)
     if isinstance(raw, Mapping) and "class" in raw:
         if depth > _DEEPEST:
             found.append(NetworkProblem("structure", path, "layers are nested too deeply"))
@@ -303,12 +311,12 @@ def _value(
     return item.kind.parse(raw, path, found)
 
 
-def _uses(
+def _read_uses(
     raw: Mapping[str, Any], before: tuple[Ref, ...], path: str, found: list[NetworkProblem]
 ) -> tuple[Use, ...]:
     calls = raw.get("calls")
     if calls is None:
-        return (_use(raw, before, path, found),)
+        return (_read_use(raw, before, path, found),)
     if not isinstance(calls, list) or not all(isinstance(call, Mapping) for call in calls):
         found.append(
             NetworkProblem(
@@ -328,11 +336,12 @@ def _uses(
     for number, call in enumerate(calls):
         _check_keys(call, _CALL, f"{path}.calls[{number}]", "a call", found)
     return tuple(
-        _use(call, before, f"{path}.calls[{number}]", found) for number, call in enumerate(calls)
+        _read_use(call, before, f"{path}.calls[{number}]", found)
+        for number, call in enumerate(calls)
     )
 
 
-def _use(
+def _read_use(
     raw: Mapping[str, Any], before: tuple[Ref, ...], path: str, found: list[NetworkProblem]
 ) -> Use:
     training, form = raw.get("training"), raw.get("form")
@@ -343,11 +352,11 @@ def _use(
             )
         )
         training = None
-    refs = _refs(raw["inputs"], f"{path}.inputs", found) if "inputs" in raw else before
-    return Use(refs, training, None if form is None else Raw.of(form))
+    refs = _read_refs(raw["inputs"], f"{path}.inputs", found) if "inputs" in raw else before
+    return Use(refs, training, None if form is None else Raw.from_value(form))
 
 
-def _refs(raw: Any, path: str, found: list[NetworkProblem]) -> tuple[Ref, ...]:
+def _read_refs(raw: Any, path: str, found: list[NetworkProblem]) -> tuple[Ref, ...]:
     items = raw if isinstance(raw, list) and not read_ref(raw) else [raw]
     refs = [read_ref(item) for item in items]
     for number, (item, ref) in enumerate(zip(items, refs, strict=True)):
@@ -367,23 +376,25 @@ def _check_keys(
             place = f"{path}.{key[:60]}" if path else key[:60]
             found.append(
                 NetworkProblem(
-                    "unknown-argument", place, f"{what} has no such argument{nearest(key, known)}"
+                    "unknown-argument",
+                    place,
+                    f"{what} has no such argument{suggest_name(key, known)}",
                 )
             )
 
 
-def _arguments(raw: Mapping[str, Any]) -> dict[str, Any]:
+def _select_arguments(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in raw.items() if key not in _LAYER}
 
 
-def _plain(value: Any) -> Any:
+def _make_json_compatible(value: Any) -> Any:
     """Return a value as JSON can hold it; values given in Python or YAML may contain dates and
     the like.
     """
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _make_json_compatible(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [_make_json_compatible(item) for item in value]
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 

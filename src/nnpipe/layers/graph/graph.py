@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from graphlib import TopologicalSorter
 
-from nnpipe.core.messages import snake_case
+from nnpipe.core.messages import to_snake_case
 from nnpipe.layers.graph import shape_inference
 from nnpipe.layers.graph.shape_inference import LayerEntry, Ref, Use
 from nnpipe.layers.problems import NetworkProblem
-from nnpipe.layers.vocabulary.layer import Inputs, Layer, LayerCall, LayerOutput, Tensor, tensors
+from nnpipe.layers.vocabulary.layer import Inputs, Layer, LayerCall, LayerOutput, Tensor, as_tensors
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,12 @@ class NetworkGraph:
             for call, entry in calls.items()
         }
         try:
-            depths = _depths(needed, needed)
+            depths = _compute_depths(needed, needed)
         except KeyError:  # a call stands before one that it needs
-            depths = _depths(needed, TopologicalSorter(needed).static_order())
+            depths = _compute_depths(needed, TopologicalSorter(needed).static_order())
         return tuple((calls[call], call[1]) for call in sorted(calls, key=depths.__getitem__))
 
-    def needed(self) -> set[tuple[str, int]]:
+    def find_needed_calls(self) -> set[tuple[str, int]]:
         """Return the calls on which an output depends, and those of the inputs; all references
         must be valid.
         """
@@ -88,7 +88,7 @@ class NetworkGraph:
         return shape_inference.infer(self).problems
 
 
-def _depths(
+def _compute_depths(
     needed: Mapping[tuple[str, int], Sequence[tuple[str, int]]], order: Iterable[tuple[str, int]]
 ) -> dict[tuple[str, int], int]:
     """Return the length of the longest path that leads to each call, for calls in topological
@@ -110,17 +110,19 @@ class _Collector:
 
     def visit(self, start: Tensor) -> None:
         # No recursion: a chain may be longer than Python's stack.
-        waiting: list[tuple[Layer | LayerCall, bool]] = [(_origin(start), False)]
+        waiting: list[tuple[Layer | LayerCall, bool]] = [(_get_origin(start), False)]
         while waiting:
             call, ready = waiting.pop()
             if ready:
-                self._note(call)
+                self._record_call(call)
             elif id(call) not in self.seen:
                 self.seen.add(id(call))
                 waiting.append((call, True))
-                waiting += [(_origin(tensor), False) for tensor in reversed(tensors(call.inputs))]
+                waiting += [
+                    (_get_origin(tensor), False) for tensor in reversed(as_tensors(call.inputs))
+                ]
 
-    def _note(self, call: Layer | LayerCall) -> None:
+    def _record_call(self, call: Layer | LayerCall) -> None:
         layer = call.layer if isinstance(call, LayerCall) else call
         if id(layer) not in self.calls:
             self.layers.append(layer)
@@ -143,43 +145,48 @@ def network(inputs: Inputs, outputs: Inputs, name: str = "network") -> NetworkGr
         The network's name.
     """
     collector = _Collector()
-    for tensor in (*tensors(inputs), *tensors(outputs)):
+    for tensor in (*as_tensors(inputs), *as_tensors(outputs)):
         collector.visit(tensor)
-    names = dict(zip(map(id, collector.layers), names_for(collector.layers), strict=True))
+    names = dict(zip(map(id, collector.layers), choose_layer_names(collector.layers), strict=True))
     place = {
         id(call): (names[key], n)
         for key, made in collector.calls.items()
         for n, call in enumerate(made)
     }
 
-    def ref(tensor: Tensor) -> Ref:
-        layer, number = place[id(_origin(tensor))]
+    def make_ref(tensor: Tensor) -> Ref:
+        layer, number = place[id(_get_origin(tensor))]
         return Ref(layer, number, tensor.index if isinstance(tensor, LayerOutput) else 0)
 
-    def use(call: Layer | LayerCall) -> Use:
+    def make_use(call: Layer | LayerCall) -> Use:
         training = call.training if isinstance(call, LayerCall) else None
-        return Use(tuple(map(ref, tensors(call.inputs))), training)
+        return Use(tuple(map(make_ref, as_tensors(call.inputs))), training)
 
     entries = tuple(
-        LayerEntry(layer.alone(name=names[id(layer)]), tuple(map(use, collector.calls[id(layer)])))
+        LayerEntry(
+            layer.alone(name=names[id(layer)]), tuple(map(make_use, collector.calls[id(layer)]))
+        )
         for layer in collector.layers
     )
     return NetworkGraph(
-        name, entries, tuple(map(ref, tensors(inputs))), tuple(map(ref, tensors(outputs)))
+        name,
+        entries,
+        tuple(map(make_ref, as_tensors(inputs))),
+        tuple(map(make_ref, as_tensors(outputs))),
     )
 
 
-def _origin(tensor: Tensor) -> Layer | LayerCall:
+def _get_origin(tensor: Tensor) -> Layer | LayerCall:
     return tensor.of if isinstance(tensor, LayerOutput) else tensor
 
 
-def names_for(layers: Sequence[Layer]) -> list[str]:
+def choose_layer_names(layers: Sequence[Layer]) -> list[str]:
     """Return the layers' names; a layer without one gets a unique name made from its class."""
     taken = {layer.name for layer in layers if layer.name}
     made: Counter[str] = Counter()  # avoids trying all names again for each layer of a long chain
     names = []
     for layer in layers:
-        name, kind = layer.name, snake_case(type(layer).__name__)
+        name, kind = layer.name, to_snake_case(type(layer).__name__)
         while not name or (not layer.name and name in taken):
             name = f"{kind}_{made[kind]}" if made[kind] else kind
             made[kind] += 1

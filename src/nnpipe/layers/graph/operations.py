@@ -23,14 +23,14 @@ from nnpipe.core.primitives import (
     PoolingPrimitive,
     Primitive,
     RecurrentPrimitive,
-    convolution,
-    linear,
-    matrix_product,
-    product,
+    build_convolution,
+    build_linear,
+    build_matrix_product,
+    multiply_lengths,
 )
 from nnpipe.core.tensors import TensorSpec
 from nnpipe.layers.graph.graph import NetworkGraph
-from nnpipe.layers.graph.loss_outputs import finished
+from nnpipe.layers.graph.loss_outputs import to_inference
 from nnpipe.layers.graph.shape_inference import Ref, Use, infer
 from nnpipe.layers.problems import raise_if
 from nnpipe.layers.vocabulary import convolutions, normalisation, pooling, reshaping, resizing
@@ -64,7 +64,7 @@ from nnpipe.layers.vocabulary.reshaping import (
     Rescaling,
     Reshape,
 )
-from nnpipe.layers.vocabulary.windows import channels
+from nnpipe.layers.vocabulary.windows import get_channels
 from nnpipe.layers.vocabulary.wrappers import Bidirectional
 
 _WORDS = {
@@ -142,7 +142,7 @@ class OperationWriter(ABC):
         )
         return result
 
-    def plain(
+    def add_plain(
         self,
         kind: PlainKind,
         word: str,
@@ -164,12 +164,15 @@ class OperationWriter(ABC):
         if name == "linear":
             return x
         if name in ("softmax", "log_softmax"):
-            return self.plain("softmax", name.replace("_", ""), [x], shape)
+            return self.add_plain("softmax", name.replace("_", ""), [x], shape)
         if name == "silu":
-            return self.plain(
-                "elementwise", "mul", [x, self.plain("elementwise", "sigmoid", [x], shape)], shape
+            return self.add_plain(
+                "elementwise",
+                "mul",
+                [x, self.add_plain("elementwise", "sigmoid", [x], shape)],
+                shape,
             )
-        return self.plain("elementwise", _WORDS.get(name, name), [x], shape)
+        return self.add_plain("elementwise", _WORDS.get(name, name), [x], shape)
 
     def _tensor(self, name: str, shape: Shape, dtype: str = "float32") -> str:
         self.tensors[name] = TensorSpec(
@@ -189,17 +192,17 @@ class OperationWriter(ABC):
             "product",
             [x],
             out,
-            linear(shape, units, depth),
+            build_linear(shape, units, depth),
             weights,
             *([(units,)] if bias and flat else []),
         )
-        return self.plain("elementwise", "add", [y], out, (units,)) if bias and not flat else y
+        return self.add_plain("elementwise", "add", [y], out, (units,)) if bias and not flat else y
 
 
 _SPATIAL_DROPOUT = SpatialDropout1d.__mro__[1]  # the base of all of them
 
 
-def operations_of(network: NetworkGraph, shapes: Shapes | None = None) -> Graph:
+def build_operation_graph(network: NetworkGraph, shapes: Shapes | None = None) -> Graph:
     """Return the operations of a network in inference, with the length of every axis known.
 
     A layer that is not known here is an operation without primitives.
@@ -216,8 +219,8 @@ def operations_of(network: NetworkGraph, shapes: Shapes | None = None) -> Graph:
     ConfigError
         If the network cannot be built, an input does not exist, or a length remains free.
     """
-    check_call(operations_of, locals())
-    sized = _sized(finished(network), shapes or {})
+    check_call(build_operation_graph, locals())
+    sized = _set_input_shapes(to_inference(network), shapes or {})
     found = infer(sized)
     raise_if(found.problems, network.name)
     writer = _LayerWriter(found.shapes)
@@ -228,7 +231,7 @@ def operations_of(network: NetworkGraph, shapes: Shapes | None = None) -> Graph:
     return Graph(tuple(writer.operations), writer.tensors, inputs, outputs)
 
 
-def _sized(network: NetworkGraph, shapes: Shapes) -> NetworkGraph:
+def _set_input_shapes(network: NetworkGraph, shapes: Shapes) -> NetworkGraph:
     inputs = {ref.layer: network.layers[ref.layer] for ref in network.inputs}
     for name in shapes:
         if name not in inputs:
@@ -273,8 +276,8 @@ class _LayerWriter(OperationWriter):
     def _(self, layer: Any, given: list[str], out: Shape) -> str:
         transposed = isinstance(layer, convolutions._ConvTranspose)
         shape, groups = self.shape(given[0]), 1 if transposed else layer.groups
-        into = channels(shape, layer.data_format) or 0
-        primitive = convolution(
+        into = get_channels(shape, layer.data_format) or 0
+        primitive = build_convolution(
             shape,
             layer.kernel_size,
             (into, layer.filters),
@@ -295,12 +298,12 @@ class _LayerWriter(OperationWriter):
     @write.register(convolutions._SeparableConv)
     def _(self, layer: Any, given: list[str], out: Shape) -> str:
         shape, last = self.shape(given[0]), layer.data_format == "channels_last"
-        into = channels(shape, layer.data_format) or 0
+        into = get_channels(shape, layer.data_format) or 0
         many, axis = into * layer.depth_multiplier, len(shape) - 1 if last else 1
         middle = (*out[:-1], many) if last else (out[0], many, *out[2:])
         separable = isinstance(layer, convolutions._SeparableConv)
-        bias = [(channels(out, layer.data_format) or 0,)] if layer.use_bias else []
-        first = convolution(
+        bias = [(get_channels(out, layer.data_format) or 0,)] if layer.use_bias else []
+        first = build_convolution(
             shape,
             layer.kernel_size,
             (into, many),
@@ -321,7 +324,7 @@ class _LayerWriter(OperationWriter):
         )
         if separable:
             one = (1,) * layer.rank
-            second = convolution(middle, one, (many, layer.filters), out, channel_axis=axis)
+            second = build_convolution(middle, one, (many, layer.filters), out, channel_axis=axis)
             x = self.add("pointwise", [x], out, second, (*one, many, layer.filters), *bias)
         return self.activation(layer.activation, x)
 
@@ -331,7 +334,7 @@ class _LayerWriter(OperationWriter):
 
     @write.register
     def _(self, layer: Embedding, given: list[str], out: Shape) -> str:
-        return self.plain("gather", "gather", given, out, (layer.input_dim, layer.output_dim))
+        return self.add_plain("gather", "gather", given, out, (layer.input_dim, layer.output_dim))
 
     @write.register(pooling._Pool)
     def _(self, layer: Any, given: list[str], out: Shape) -> str:
@@ -347,14 +350,16 @@ class _LayerWriter(OperationWriter):
     def _(self, layer: Any, given: list[str], out: Shape) -> str:
         shape = self.shape(given[0])
         word = "max" if "Max" in type(layer).__name__ else "mean"
-        full = tuple(n if n in (shape[0], channels(shape, layer.data_format)) else 1 for n in shape)
+        full = tuple(
+            n if n in (shape[0], get_channels(shape, layer.data_format)) else 1 for n in shape
+        )
         x = self.add("pooling", given, full, PoolingPrimitive(word))
-        return x if layer.keepdims else self.plain("view", "reshape", [x], out)
+        return x if layer.keepdims else self.add_plain("view", "reshape", [x], out)
 
     @write.register
     def _(self, layer: normalisation.BatchNorm, given: list[str], out: Shape) -> str:
         count = int(out[layer.axis] or 0)
-        return self.plain("normalisation", "batch", given, out, *[(count,)] * 4)
+        return self.add_plain("normalisation", "batch", given, out, *[(count,)] * 4)
 
     @write.register(normalisation.LayerNorm)
     @write.register(normalisation.GroupNorm)
@@ -363,7 +368,7 @@ class _LayerWriter(OperationWriter):
     def _(self, layer: Any, given: list[str], out: Shape) -> str:
         words = {"LayerNorm": "layer", "GroupNorm": "group", "RMSNorm": "rms", "UnitNorm": "l2"}
         count = int(out[-1] or 0)
-        return self.plain(
+        return self.add_plain(
             "normalisation", words[type(layer).__name__], given, out, (count,), (count,)
         )
 
@@ -376,16 +381,16 @@ class _LayerWriter(OperationWriter):
             "Average": "mean",
             "Maximum": "max",
         }
-        return self.plain("elementwise", words.get(type(layer).__name__, "min"), given, out)
+        return self.add_plain("elementwise", words.get(type(layer).__name__, "min"), given, out)
 
     @write.register
     def _(self, layer: reshaping.Concatenate, given: list[str], out: Shape) -> str:
-        return self.plain("movement", "concat", given, out)
+        return self.add_plain("movement", "concat", given, out)
 
     @write.register(Flatten)
     @write.register(Reshape)
     def _(self, layer: Layer, given: list[str], out: Shape) -> str:
-        return self.plain("view", "reshape", given, out)
+        return self.add_plain("view", "reshape", given, out)
 
     @write.register(Permute)
     @write.register(RepeatVector)
@@ -393,7 +398,7 @@ class _LayerWriter(OperationWriter):
     def _(self, layer: Layer, given: list[str], out: Shape) -> str:
         words = {"Permute": "transpose", "RepeatVector": "expand"}
         edge = "pad" if isinstance(layer, resizing._ZeroPad) else "slice"
-        return self.plain("movement", words.get(type(layer).__name__, edge), given, out)
+        return self.add_plain("movement", words.get(type(layer).__name__, edge), given, out)
 
     @write.register(resizing._UpSample)
     def _(self, layer: Any, given: list[str], out: Shape) -> str:
@@ -406,8 +411,8 @@ class _LayerWriter(OperationWriter):
 
     @write.register
     def _(self, layer: Rescaling, given: list[str], out: Shape) -> str:
-        x = self.plain("elementwise", "mul", given, out, (1,))
-        return self.plain("elementwise", "add", [x], out, (1,))
+        x = self.add_plain("elementwise", "mul", given, out, (1,))
+        return self.add_plain("elementwise", "add", [x], out, (1,))
 
     @write.register
     def _(self, layer: Activation, given: list[str], out: Shape) -> str:
@@ -416,40 +421,42 @@ class _LayerWriter(OperationWriter):
     @write.register
     def _(self, layer: ReLU, given: list[str], out: Shape) -> str:
         leaky = "leakyrelu" if layer.negative_slope else "relu"
-        return self.plain("elementwise", leaky if layer.max_value is None else "clip", given, out)
+        return self.add_plain(
+            "elementwise", leaky if layer.max_value is None else "clip", given, out
+        )
 
     @write.register(LeakyReLU)
     @write.register(PReLU)
     @write.register(ELU)
     def _(self, layer: Layer, given: list[str], out: Shape) -> str:
-        return self.plain("elementwise", type(layer).__name__.lower(), given, out)
+        return self.add_plain("elementwise", type(layer).__name__.lower(), given, out)
 
     @write.register
     def _(self, layer: Softmax, given: list[str], out: Shape) -> str:
-        return self.plain("softmax", "softmax", given, out)
+        return self.add_plain("softmax", "softmax", given, out)
 
     @write.register
     def _(self, layer: Recurrent, given: list[str], out: Shape) -> str:
-        return self._recurrent(layer, given[0], 1, out, not layer.return_sequences)
+        return self._add_recurrent(layer, given[0], 1, out, not layer.return_sequences)
 
     @write.register
     def _(self, layer: Bidirectional, given: list[str], out: Shape) -> str:
         inner: Any = layer.layer
-        x = self._recurrent(inner, given[0], 2, out, not inner.return_sequences)
+        x = self._add_recurrent(inner, given[0], 2, out, not inner.return_sequences)
         return (
             x
             if layer.merge_mode in ("concat", None)
-            else self.plain("elementwise", "add", [x, x], out)
+            else self.add_plain("elementwise", "add", [x, x], out)
         )
 
-    def _recurrent(self, layer: Any, x: str, directions: int, out: Shape, last: bool) -> str:
+    def _add_recurrent(self, layer: Any, x: str, directions: int, out: Shape, last: bool) -> str:
         batch, steps, into = self.shape(x)
         cell: Literal["lstm", "gru", "rnn"] = (
             "lstm" if isinstance(layer, LSTM) else "gru" if isinstance(layer, GRU) else "rnn"
         )
         units, gates = layer.units, layer.gates * layer.units
         primitive = RecurrentPrimitive(cell, batch, steps, into, units, directions)
-        y = self.plain("movement", "transpose", [x], (steps, batch, into))
+        y = self.add_plain("movement", "transpose", [x], (steps, batch, into))
         weights = (
             (directions, gates, int(into or 0)),
             (directions, gates, units),
@@ -457,11 +464,11 @@ class _LayerWriter(OperationWriter):
         )
         y = self.add(cell, [y], (steps, directions, batch, units), primitive, *weights)
         if last:
-            y = self.plain("gather", "gather", [y], (directions, batch, units))
+            y = self.add_plain("gather", "gather", [y], (directions, batch, units))
         return (
-            self.plain("view", "reshape", [y], out)
+            self.add_plain("view", "reshape", [y], out)
             if last
-            else self.plain("movement", "transpose", [y], out)
+            else self.add_plain("movement", "transpose", [y], out)
         )
 
     @write.register
@@ -475,25 +482,25 @@ class _LayerWriter(OperationWriter):
             (source, value, False),
         ):
             batch, steps, _ = self.shape(x)
-            y = self.plain(
+            y = self.add_plain(
                 "view",
                 "reshape",
                 [self.dense(x, heads * width, layer.use_bias)],
                 (batch, steps, heads, width),
             )
             turned = (batch, heads, width, steps) if flipped else (batch, heads, steps, width)
-            parts.append(self.plain("movement", "transpose", [y], turned))
+            parts.append(self.add_plain("movement", "transpose", [y], turned))
         q, k, v = parts
         scores = (*self.shape(q)[:3], self.shape(k)[3])
-        y = self.add("product", [q, k], scores, matrix_product(self.shape(q), self.shape(k)))
-        y = self.plain(
-            "softmax", "softmax", [self.plain("elementwise", "div", [y], scores, (1,))], scores
+        y = self.add("product", [q, k], scores, build_matrix_product(self.shape(q), self.shape(k)))
+        y = self.add_plain(
+            "softmax", "softmax", [self.add_plain("elementwise", "div", [y], scores, (1,))], scores
         )
         mixed = (*scores[:3], value)
-        y = self.add("product", [y, v], mixed, matrix_product(scores, self.shape(v)))
+        y = self.add("product", [y, v], mixed, build_matrix_product(scores, self.shape(v)))
         batch, _, steps, _ = mixed
-        y = self.plain("movement", "transpose", [y], (batch, steps, heads, value))
-        joined = (batch, steps, product((heads, value)))
+        y = self.add_plain("movement", "transpose", [y], (batch, steps, heads, value))
+        joined = (batch, steps, multiply_lengths((heads, value)))
         return self.dense(
-            self.plain("view", "reshape", [y], joined), int(out[-1] or 0), layer.use_bias
+            self.add_plain("view", "reshape", [y], joined), int(out[-1] or 0), layer.use_bias
         )

@@ -84,7 +84,7 @@ class InferredShapes:
 def infer(graph: NetworkGraph) -> InferredShapes:
     """Infer shapes and weights, and check the whole graph; independent faults are all reported."""
     check_call(infer, locals())
-    problems = _arguments(graph) + _references(graph)
+    problems = _check_all_arguments(graph) + _check_references(graph)
     shapes: dict[Ref, Shape] = {}
     variables: dict[str, tuple[LayerVariable, ...]] = {}
     broken = {problem.path.partition(".")[0] for problem in problems if problem.code == "argument"}
@@ -143,7 +143,7 @@ def infer(graph: NetworkGraph) -> InferredShapes:
             )
         shapes |= {Ref(layer.name, number, index): shape for index, shape in enumerate(found)}
     if not any(problem.code == "reference" for problem in problems):
-        problems += _unused(graph)
+        problems += _find_unused_calls(graph)
     wanted = [*((e.layer.name, r) for e in graph.entries for u in e.uses for r in u.inputs)]
     wanted += [("outputs", ref) for ref in graph.outputs]
     for user, ref in wanted:
@@ -156,7 +156,7 @@ def infer(graph: NetworkGraph) -> InferredShapes:
     return InferredShapes(shapes, variables, tuple(problems))
 
 
-def arguments_of(layer: Layer, path: str) -> list[NetworkProblem]:
+def find_argument_problems(layer: Layer, path: str) -> list[NetworkProblem]:
     """Return what is wrong with a layer's own arguments."""
     found = [NetworkProblem("argument", f"{path}.{name}", fault) for name, fault in layer.faults()]
     for name, value in vars(layer).items():
@@ -169,15 +169,15 @@ def arguments_of(layer: Layer, path: str) -> list[NetworkProblem]:
     return found
 
 
-def _arguments(graph: NetworkGraph) -> list[NetworkProblem]:
+def _check_all_arguments(graph: NetworkGraph) -> list[NetworkProblem]:
     return [
         problem
         for entry in graph.entries
-        for problem in arguments_of(entry.layer, entry.layer.name)
+        for problem in find_argument_problems(entry.layer, entry.layer.name)
     ]
 
 
-def _references(graph: NetworkGraph) -> list[NetworkProblem]:
+def _check_references(graph: NetworkGraph) -> list[NetworkProblem]:
     found = []
     for name, count in Counter(entry.layer.name for entry in graph.entries).items():
         if not name:
@@ -189,8 +189,10 @@ def _references(graph: NetworkGraph) -> list[NetworkProblem]:
     entries = {entry.layer.name: entry for entry in graph.entries}
     for entry in graph.entries:
         for use in entry.uses:
-            found += _missing(entry.layer.name, use.inputs, entries)
-    found += _missing("inputs", graph.inputs, entries) + _missing("outputs", graph.outputs, entries)
+            found += _find_missing_refs(entry.layer.name, use.inputs, entries)
+    found += _find_missing_refs("inputs", graph.inputs, entries) + _find_missing_refs(
+        "outputs", graph.outputs, entries
+    )
     if not graph.outputs:
         found.append(NetworkProblem("reference", "outputs", "the network has no output"))
     inputs = {ref.layer for ref in graph.inputs}
@@ -209,8 +211,8 @@ def _references(graph: NetworkGraph) -> list[NetworkProblem]:
     return found
 
 
-def _unused(graph: NetworkGraph) -> list[NetworkProblem]:
-    needed, found = graph.needed(), []
+def _find_unused_calls(graph: NetworkGraph) -> list[NetworkProblem]:
+    needed, found = graph.find_needed_calls(), []
     for entry in graph.entries:
         name = entry.layer.name
         unused = [number for number in range(len(entry.uses)) if (name, number) not in needed]
@@ -234,7 +236,7 @@ def _is_chain(graph: NetworkGraph) -> bool:
     return once and graph.outputs == tuple(refs[-1:])
 
 
-def _missing(
+def _find_missing_refs(
     path: str, refs: tuple[Ref, ...], entries: Mapping[str, LayerEntry]
 ) -> list[NetworkProblem]:
     found = []

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from nnpipe.layers.graph import shape_inference
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.problems import Misfit
-from nnpipe.layers.torch.network_module import module_of
+from nnpipe.layers.torch.network_module import build_network_module
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.input import Input
 from nnpipe.layers.vocabulary.layer import Layer, LayerVariable, Shape, TorchParts
@@ -18,7 +18,7 @@ from nnpipe.layers.vocabulary.value_kinds import ValueKind
 
 
 class _Network(ValueKind):
-    def fault(self, value: Any, rank: int) -> str:
+    def find_fault(self, value: Any, rank: int) -> str:
         return (
             ""
             if isinstance(value, NetworkGraph)
@@ -59,17 +59,17 @@ class Submodel(Layer):
     def _found(self) -> dict[tuple[Shape, ...], Any]:
         return {}
 
-    def _faults(self) -> Iterable[tuple[str, str]]:
+    def _find_faults(self) -> Iterable[tuple[str, str]]:
         # Shape problems are reported where it is applied, as its inputs there may be narrower than
         # declared.
         return self._wrong
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
-        found = self._inferred(shapes)
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+        found = self._infer_inner(shapes)
         return tuple(found.shapes[ref] for ref in self.graph.outputs)
 
-    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
-        inner = self._inferred(shapes).variables
+    def _describe_variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
+        inner = self._infer_inner(shapes).variables
         layers = self.graph.layers
         return tuple(
             replace(v, name=f"{name}/{v.name}", trainable=v.trainable and layers[name].trainable)
@@ -77,7 +77,7 @@ class Submodel(Layer):
             for v in variables
         )
 
-    def placed(self, shapes: tuple[Shape, ...]) -> NetworkGraph:
+    def with_input_shapes(self, shapes: tuple[Shape, ...]) -> NetworkGraph:
         """Return the graph with the shapes of its inputs replaced by those that it is applied
         to.
         """
@@ -98,9 +98,9 @@ class Submodel(Layer):
             entries.append(entry)
         return replace(self.graph, entries=tuple(entries))
 
-    def _inferred(self, shapes: tuple[Shape, ...]) -> Any:
+    def _infer_inner(self, shapes: tuple[Shape, ...]) -> Any:
         if shapes not in self._found:
-            self._found[shapes] = shape_inference.infer(self.placed(shapes))
+            self._found[shapes] = shape_inference.infer(self.with_input_shapes(shapes))
         found = self._found[shapes]
         for problem in found.problems:
             if problem.code not in ("unknown-object", "unknown-layer"):
@@ -109,5 +109,8 @@ class Submodel(Layer):
             raise Misfit("holds layers whose shapes are not known")
         return found
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
-        return TorchParts(lambda module, *xs: module.core.flat(*xs), module_of(self.placed(shapes)))
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
+        return TorchParts(
+            lambda module, *xs: module.core.flat(*xs),
+            build_network_module(self.with_input_shapes(shapes)),
+        )

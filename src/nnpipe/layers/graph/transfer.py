@@ -14,8 +14,13 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.graph.submodel import Submodel
-from nnpipe.layers.graph.weights import Weights, initial_weights, variables_of, weight_problems
-from nnpipe.layers.keras.weight_paths import held
+from nnpipe.layers.graph.weights import (
+    Weights,
+    find_weight_problems,
+    initial_weights,
+    list_variables,
+)
+from nnpipe.layers.keras.weight_paths import iter_layer_paths
 from nnpipe.layers.problems import NetworkProblem, raise_if
 from nnpipe.layers.vocabulary.initialisers import Constant, Identity, Ones, Zeros
 from nnpipe.layers.vocabulary.layer import Layer, LayerVariable
@@ -87,7 +92,7 @@ def compare(before: NetworkGraph, after: NetworkGraph) -> Delta:
     for name, entry in new.items():
         if name not in old:
             continue
-        what = _differences(old[name].layer, entry.layer)
+        what = _list_differences(old[name].layer, entry.layer)
         if old[name].uses != entry.uses:
             what.append("inputs")
         if what:
@@ -134,11 +139,11 @@ def transfer(
         would keep random weights for ever, because it is frozen and its weights are newly drawn.
     """
     check_call(transfer, locals())
-    raise_if(weight_problems(variables_of(before), weights), before.name)
+    raise_if(find_weight_problems(list_variables(before), weights), before.name)
     made = initial_weights(after, seed)
-    old = {item.name: item for item in held(before)}
+    old = {item.name: item for item in iter_layer_paths(before)}
     stayed = []
-    for item in held(after):
+    for item in iter_layer_paths(after):
         if item.name in old and type(old[item.name].layer) is type(item.layer):
             names = [f"{item.name}/{variable.name}" for variable in item.variables or ()]
             stayed += [
@@ -146,14 +151,14 @@ def transfer(
                 for name in names
                 if name in weights and weights[name].shape == made[name].shape
             ]
-    raise_if(frozen_problems(before, after, stayed), after.name or "network")
+    raise_if(find_frozen_problems(before, after, stayed), after.name or "network")
     result = made | {name: np.array(weights[name]) for name in stayed}
     return Transferred(
         result, tuple(stayed), tuple(name for name in made if name not in set(stayed))
     )
 
 
-def frozen_problems(
+def find_frozen_problems(
     before: NetworkGraph, after: NetworkGraph, stayed: Collection[str]
 ) -> list[NetworkProblem]:
     """Return a problem for each layer that is frozen although its weights are newly drawn.
@@ -165,8 +170,8 @@ def frozen_problems(
     stayed
         Names of the weights that are kept.
     """
-    was, found = variables_of(before), dict[str, str]()
-    for name, variable in _frozen(after):
+    was, found = list_variables(before), dict[str, str]()
+    for name, variable in _iter_frozen_weights(after):
         if name in stayed or isinstance(variable.initialiser, _SAME):
             continue
         layer, _, weight = name.rpartition("/")
@@ -179,7 +184,9 @@ def frozen_problems(
     return [NetworkProblem("weights", layer, message) for layer, message in found.items()]
 
 
-def _frozen(graph: NetworkGraph, name: str = "") -> Iterator[tuple[str, LayerVariable]]:
+def _iter_frozen_weights(
+    graph: NetworkGraph, name: str = ""
+) -> Iterator[tuple[str, LayerVariable]]:
     """Yield the weights of frozen layers with their full names."""
     known = infer(graph).variables
     for entry in graph.entries:
@@ -190,10 +197,10 @@ def _frozen(graph: NetworkGraph, name: str = "") -> Iterator[tuple[str, LayerVar
                 for variable in known.get(layer.name, ())
             )
         elif isinstance(layer, Submodel):
-            yield from _frozen(layer.graph, f"{name}{layer.name}/")
+            yield from _iter_frozen_weights(layer.graph, f"{name}{layer.name}/")
 
 
-def _differences(old: Layer, new: Layer) -> list[str]:
+def _list_differences(old: Layer, new: Layer) -> list[str]:
     """Return the names of the arguments that differ, except ``trainable``."""
     if type(old) is not type(new):
         return ["class"]

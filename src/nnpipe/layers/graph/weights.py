@@ -23,7 +23,7 @@ Keras's layout.
 """
 
 
-def variables_of(graph: NetworkGraph) -> dict[str, LayerVariable]:
+def list_variables(graph: NetworkGraph) -> dict[str, LayerVariable]:
     """Return every weight of a graph by its full name, in order.
 
     Raises
@@ -53,7 +53,7 @@ def initial_weights(graph: NetworkGraph, seed: int = 0) -> dict[str, np.ndarray]
     """
     check_call(initial_weights, locals())
     problems, weights = [], {}
-    for name, variable in variables_of(graph).items():
+    for name, variable in list_variables(graph).items():
         random = np.random.default_rng([seed, zlib.crc32(name.encode())])
         try:
             assert isinstance(variable.initialiser, Initialiser)
@@ -69,7 +69,7 @@ def initial_weights(graph: NetworkGraph, seed: int = 0) -> dict[str, np.ndarray]
     return weights
 
 
-def weight_problems(
+def find_weight_problems(
     variables: Mapping[str, LayerVariable], weights: Weights
 ) -> list[NetworkProblem]:
     """Return a problem for each weight that is missing, unexpected, or of another shape."""

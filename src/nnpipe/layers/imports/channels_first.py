@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.layers.graph.shape_inference import arguments_of
+from nnpipe.layers.graph.shape_inference import find_argument_problems
 from nnpipe.layers.problems import CODES, Misfit
 from nnpipe.layers.vocabulary.field_table import Raw
 from nnpipe.layers.vocabulary.input import Input, Unknown
@@ -106,7 +106,7 @@ class View:
         return shape
 
 
-def natural(view: View) -> tuple[int, ...]:
+def list_axes(view: View) -> tuple[int, ...]:
     """Return the value's axes in their own order."""
     return tuple(range(len(view.order)))
 
@@ -146,10 +146,12 @@ class Builder:
         self._check(layer)
         view = View(layer, (None, *shape[1:]), tuple(range(len(shape))), dtype)
         return (
-            self.real(view, f"{name}_real") if dtype in ("float16", "float64", "bfloat16") else view
+            self.convert_to_float32(view, f"{name}_real")
+            if dtype in ("float16", "float64", "bfloat16")
+            else view
         )
 
-    def real(self, view: View, name: str) -> View:
+    def convert_to_float32(self, view: View, name: str) -> View:
         """Return the same numbers in single precision, in which layers compute."""
         layer = Rescaling(view.tensor, 1.0, name=self.name(name))
         return replace(view, tensor=layer, own=self.add(layer, self.own(view)), dtype="float32")
@@ -166,7 +168,7 @@ class Builder:
             expected = {variable.name: variable.shape for variable in layer.variables(*given)}
         except Misfit as misfit:
             raise Unsupported(f"{type(layer).__name__} {misfit}", code=misfit.code) from None
-        self.spend(sum(value.size for value in (weights or {}).values()))
+        self.reserve_values(sum(value.size for value in (weights or {}).values()))
         held = {
             name: np.ascontiguousarray(value, np.float32) for name, value in (weights or {}).items()
         }
@@ -176,7 +178,7 @@ class Builder:
         self.weights |= {f"{layer.name}/{name}": value for name, value in held.items()}
         return found
 
-    def spend(self, values: int) -> None:
+    def reserve_values(self, values: int) -> None:
         """Count values that are copied from constants; raise ``Unsupported`` if they are too
         many.
         """
@@ -187,7 +189,7 @@ class Builder:
         self.room -= values
 
     def _check(self, layer: Layer) -> None:
-        faults = [str(problem) for problem in arguments_of(layer, type(layer).__name__)]
+        faults = [str(problem) for problem in find_argument_problems(layer, type(layer).__name__)]
         if faults:
             raise Unsupported("; ".join(faults), code="argument")
 
@@ -221,9 +223,9 @@ class Builder:
 
     # -- order ----------------------------------------------------------------------------------
 
-    def arranged(self, view: View, order: Sequence[int]) -> View:
+    def permute_axes(self, view: View, order: Sequence[int]) -> View:
         """Return a view of the same value whose tensor has the value's axes in the given order."""
-        view = self.settled(view)
+        view = self.apply_pending(view)
         wanted = tuple(view.order[axis] for axis in order)
         if wanted == tuple(range(len(wanted))):
             return view
@@ -240,34 +242,38 @@ class Builder:
             made, order=tuple(order.index(axis) for axis in range(len(order))), dtype=view.dtype
         )
 
-    def plain(self, view: View) -> View:
+    def materialize(self, view: View) -> View:
         """Return a view whose tensor equals the value, with nothing pending."""
-        view = self.settled(view)
-        return self.arranged(view, natural(view))
+        view = self.apply_pending(view)
+        return self.permute_axes(view, list_axes(view))
 
     def channels_last(self, view: View) -> View:
         """Return a view whose tensor has the value's second axis at the end."""
         count = len(view.order)
-        return self.arranged(view, (0, *range(2, count), 1))
+        return self.permute_axes(view, (0, *range(2, count), 1))
 
     # -- pending padding and flattening ---------------------------------------------------------
 
-    def settled(self, view: View) -> View:
+    def apply_pending(self, view: View) -> View:
         """Return a view after the pending padding, cropping and flattening."""
         if view.pads is not None:
-            view = self._padded(view)
+            view = self._apply_padding(view)
         if view.flat:
             whole = replace(view, flat=False)
             # If only axes of length 1 have moved, the values keep their order.
             places = [
                 view.order[axis] for axis, extent in enumerate(view.axes) if axis and extent != 1
             ]
-            whole = whole if places == sorted(places) and view.order[0] == 0 else self.plain(whole)
+            whole = (
+                whole
+                if places == sorted(places) and view.order[0] == 0
+                else self.materialize(whole)
+            )
             layer = Flatten(whole.tensor, name=self.name("flatten"))
             view = View(layer, self.add(layer, self.own(whole)), (0, 1), view.dtype)
         return view
 
-    def _padded(self, view: View) -> View:
+    def _apply_padding(self, view: View) -> View:
         pads, fill, flat = view.pads, view.fill, view.flat
         assert pads is not None
         view = replace(view, pads=None, fill=0.0, flat=False)
@@ -287,7 +293,7 @@ class Builder:
         rest = sorted(
             (axis for axis in others if axis != channel), key=lambda axis: view.order[axis]
         )
-        view = self.arranged(view, (samples, *rest, channel))
+        view = self.permute_axes(view, (samples, *rest, channel))
         more, less = _PADS[rank]
         added = tuple(
             (max(before, 0), max(after, 0)) for before, after in (pads[axis] for axis in rest)
@@ -303,9 +309,9 @@ class Builder:
 
     # -- unknown operations ---------------------------------------------------------------------
 
-    def unknown(
+    def add_unknown(
         self, name: str, raw: Mapping[str, Any], given: Sequence[View], outputs: int
     ) -> list[View]:
         """Add an operation as an ``Unknown`` layer."""
-        layer = Unknown(tuple(view.tensor for view in given), Raw.of(raw), name=name)
+        layer = Unknown(tuple(view.tensor for view in given), Raw.from_value(raw), name=name)
         return [View(layer[number] if number else layer, None) for number in range(outputs)]

@@ -14,12 +14,12 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import MissingDependency
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
 from nnpipe.formats.onnx_network import ONNXNode
-from nnpipe.frameworks.torch_program import dynamic_shapes, quiet
+from nnpipe.frameworks.torch_program import build_dynamic_shapes, suppress_torch_logs
 from nnpipe.layers.graph.graph import NetworkGraph
-from nnpipe.layers.imports.torch_operators import KINDS, cells_of
-from nnpipe.layers.imports.translation import SAMPLES, Foreign, build
+from nnpipe.layers.imports.torch_operators import KINDS, build_recurrent_operations
+from nnpipe.layers.imports.translation import SAMPLES, OperationNetwork, build
 from nnpipe.layers.keras.read_file import Reading
 from nnpipe.layers.problems import NetworkProblem
 from nnpipe.layers.torch.to_torch import torch_weights
@@ -55,27 +55,29 @@ def from_torch(module: Any, inputs: Sequence[Any]) -> Reading:
         return Reading(module.graph, torch_weights(module))  # a module made by to_torch
     modes = {part: part.training for part in module.modules()}
     try:
-        with torch.no_grad(), quiet():
-            program = _program(module.eval(), tuple(inputs))
+        with torch.no_grad(), suppress_torch_logs():
+            program = _export_program(module.eval(), tuple(inputs))
     except Exception as error:  # its errors share no base but Exception
-        text = one_line(error)
+        text = format_one_line(error)
         return Reading(
             None, {}, (NetworkProblem("structure", "", f"torch.export cannot follow it: {text}"),)
         )
     finally:
         for part, training in modes.items():
             part.training = training
-    return build(_Words(program, type(module).__name__).foreign())
+    return build(_ProgramReader(program, type(module).__name__).read_program())
 
 
-def _program(module: Any, inputs: tuple[Any, ...]) -> Any:
+def _export_program(module: Any, inputs: tuple[Any, ...]) -> Any:
     """Export a module with a free batch size or, if that fails, with that of the example."""
     import torch
 
     samples = torch.export.Dim("samples", min=1, max=1 << 20)
     free = tuple({0: samples} if tensor.ndim else None for tensor in inputs)
     try:
-        program = torch.export.export(module, inputs, dynamic_shapes=dynamic_shapes(module, free))
+        program = torch.export.export(
+            module, inputs, dynamic_shapes=build_dynamic_shapes(module, free)
+        )
     except Exception:  # of several kinds; most modules with a fixed batch size fail here
         program = torch.export.export(module, inputs)
     schemas = [getattr(node.target, "_schema", None) for node in program.graph.nodes]
@@ -87,7 +89,7 @@ def _program(module: Any, inputs: tuple[Any, ...]) -> Any:
     )
 
 
-class _Words:
+class _ProgramReader:
     def __init__(self, program: Any, name: str) -> None:
         self.program, self.title = program, name
         self.nodes: list[ONNXNode] = []
@@ -96,7 +98,7 @@ class _Words:
         self.names: dict[str, str] = {}
         self.results: dict[str, list[str]] = {}
 
-    def foreign(self) -> Foreign:
+    def read_program(self) -> OperationNetwork:
         from torch.export.graph_signature import InputKind
 
         held = {**self.program.state_dict, **self.program.constants}
@@ -118,7 +120,9 @@ class _Words:
             elif node.op == "call_function":
                 self.translate(node)
         outputs = [self.name(name) for name in self.program.graph_signature.user_outputs]
-        return Foreign(self.title, "torch", self.inputs, self.constants, self.nodes, outputs)
+        return OperationNetwork(
+            self.title, "torch", self.inputs, self.constants, self.nodes, outputs
+        )
 
     def translate(self, node: Any) -> None:
         from nnpipe.layers.imports.torch_operators import OPERATORS
@@ -127,18 +131,18 @@ class _Words:
         if node.target is operator.getitem:
             self.take(node)
             return
-        if schema is None or not _holds_tensors(node.meta.get("val")):
+        if schema is None or not _has_tensors(node.meta.get("val")):
             return  # arithmetic on lengths; the shape of the result tells it
         kind = str(schema.name)
-        if kind.removeprefix("aten::") in KINDS and self.recurrent(node, kind, schema):
+        if kind.removeprefix("aten::") in KINDS and self.try_translate_recurrent(
+            node, kind, schema
+        ):
             return
         words = OPERATORS.get(kind.removeprefix("aten::"))
         arguments = self.arguments(node, schema)
         made = self.shape(node)
         if words is None:
-            given = [
-                value for value in node.all_input_nodes if _holds_tensors(value.meta.get("val"))
-            ]
+            given = [value for value in node.all_input_nodes if _has_tensors(value.meta.get("val"))]
             plain = {
                 name: value
                 for name, value in arguments.items()
@@ -150,7 +154,7 @@ class _Words:
             (
                 self.shape(value)
                 for value in node.all_input_nodes
-                if _holds_tensors(value.meta.get("val"))
+                if _has_tensors(value.meta.get("val"))
             ),
             (),
         )
@@ -176,9 +180,9 @@ class _Words:
         while inputs and not inputs[-1]:
             inputs.pop()
         held = {name: value for name, value in attributes.items() if value is not None}
-        self.nodes.append(ONNXNode(kind, _path(node), tuple(inputs), (node.name,), held))
+        self.nodes.append(ONNXNode(kind, _get_module_path(node), tuple(inputs), (node.name,), held))
 
-    def recurrent(self, node: Any, kind: str, schema: Any) -> bool:
+    def try_translate_recurrent(self, node: Any, kind: str, schema: Any) -> bool:
         """Translate a recurrent operator that starts from zeros; return whether the node is one."""
         a = self.arguments(node, schema)
         if "batch_sizes" in a or "params" not in a:
@@ -192,8 +196,8 @@ class _Words:
         weights = [self.constants[name] for name in names]
         if any(len(weight) % 4 for weight in weights) and kind == "aten::lstm":
             return False  # it projects its states
-        made = cells_of(
-            kind.removeprefix("aten::"), node.name, _path(node), taken, weights, a, shape
+        made = build_recurrent_operations(
+            kind.removeprefix("aten::"), node.name, _get_module_path(node), taken, weights, a, shape
         )
         self.nodes += made.nodes
         self.constants |= made.constants
@@ -208,7 +212,11 @@ class _Words:
         if source.name in self.results:
             self.nodes.append(
                 ONNXNode(
-                    "Identity", _path(node), (self.results[source.name][index],), (node.name,), {}
+                    "Identity",
+                    _get_module_path(node),
+                    (self.results[source.name][index],),
+                    (node.name,),
+                    {},
                 )
             )
             return
@@ -233,19 +241,17 @@ class _Words:
             if place < len(node.args):
                 value = node.args[place]
             value = node.kwargs.get(argument.name, value)
-            found[argument.name] = self.plain(value)
+            found[argument.name] = self.resolve_lengths(value)
         return found
 
-    def plain(self, value: Any) -> Any:
+    def resolve_lengths(self, value: Any) -> Any:
         """Return numbers for symbolic lengths; nodes of tensors stay as they are."""
         import torch
 
         if isinstance(value, (list, tuple)):
-            return [self.plain(item) for item in value]
+            return [self.resolve_lengths(item) for item in value]
         if isinstance(value, torch.fx.Node):
-            return (
-                value if _holds_tensors(value.meta.get("val")) else self.number(value.meta["val"])
-            )
+            return value if _has_tensors(value.meta.get("val")) else self.number(value.meta["val"])
         return self.number(value) if isinstance(value, torch.SymInt) else value
 
     def number(self, value: Any) -> int:
@@ -266,15 +272,15 @@ class _Words:
         return self.names.get(name, name)
 
 
-def _holds_tensors(value: Any) -> bool:
+def _has_tensors(value: Any) -> bool:
     import torch
 
     if isinstance(value, (list, tuple)):
-        return any(map(_holds_tensors, value))
+        return any(map(_has_tensors, value))
     return isinstance(value, torch.Tensor)
 
 
-def _path(node: Any) -> str:
+def _get_module_path(node: Any) -> str:
     """Return the name of the module that contains an operation, or of the operation if no module
     does.
     """

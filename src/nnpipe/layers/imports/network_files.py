@@ -9,9 +9,9 @@ from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.formats.file_types import check_there
 from nnpipe.formats.onnx_network import read_onnx_network
 from nnpipe.layers.description.from_description import read_description
-from nnpipe.layers.imports.translation import Foreign, build
-from nnpipe.layers.keras.named_layers import LayerNames, named_layers
-from nnpipe.layers.keras.open_file import without_training
+from nnpipe.layers.imports.translation import OperationNetwork, build
+from nnpipe.layers.keras.named_layers import LayerNames, find_named_layers
+from nnpipe.layers.keras.open_file import remove_training_parts
 from nnpipe.layers.keras.read_file import Reading, read_keras
 from nnpipe.layers.problems import NetworkProblem, raise_if
 
@@ -51,7 +51,7 @@ def from_onnx(path: str | Path) -> Reading:
             return Reading(None, {}, (problem,))
         inputs[name] = (dtype, shape)
     return build(
-        Foreign(
+        OperationNetwork(
             path.stem or "network",
             "onnx",
             inputs,
@@ -90,7 +90,7 @@ def read_network(path: str | Path, own_layers: LayerNames = ()) -> Reading:
     ArtifactError
         If there is no such model file.
     """
-    path, own = Path(path), named_layers(own_layers)
+    path, own = Path(path), find_named_layers(own_layers)
     if own.keras:
         raise ConfigError(
             f"own_layers names {', '.join(own.keras)}, a layer of Keras; this network is built "
@@ -105,7 +105,7 @@ def read_network(path: str | Path, own_layers: LayerNames = ()) -> Reading:
     if path.suffix in ONNX:
         reading = from_onnx(path)
     else:
-        reading = without_training(path, read_keras(path, own_layers=own.declared.values()))
+        reading = remove_training_parts(path, read_keras(path, own_layers=own.declared.values()))
     problems = [problem for problem in reading.problems if problem.code not in _TOLERATED]
     if (
         path.suffix in ONNX

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nnpipe.core.discoverable import Discoverable
-from nnpipe.core.registry import named
+from nnpipe.core.registry import map_names_to_classes
 from nnpipe.formats.onnx_network import ONNXNode
 from nnpipe.layers.imports.channels_first import Builder, Unsupported, View
 from nnpipe.layers.vocabulary.layer import Layer
@@ -37,19 +37,19 @@ class Step:
 
     def has(self, place: int) -> bool:
         """Return whether there is an input at this position."""
-        return bool(self.node.takes(place))
+        return bool(self.node.get_input(place))
 
     def view(self, place: int = 0) -> View:
         """Return an input that depends on the network's inputs, after pending padding and
         flattening.
         """
-        return self.builder.settled(self.lazy(place))
+        return self.builder.apply_pending(self.get_pending_view(place))
 
-    def lazy(self, place: int = 0) -> View:
+    def get_pending_view(self, place: int = 0) -> View:
         """Return an input that depends on the network's inputs, before pending padding and
         flattening.
         """
-        name = self.node.takes(place)
+        name = self.node.get_input(place)
         if name not in self._values:
             raise Unsupported(f"takes a constant where a value belongs, as input {place}")
         found = self._values[name]
@@ -58,11 +58,11 @@ class Step:
 
     def is_constant(self, place: int) -> bool:
         """Return whether an input is a constant."""
-        return self.node.takes(place) in self._constants
+        return self.node.get_input(place) in self._constants
 
     def constant(self, place: int, what: str = "") -> np.ndarray:
         """Return an input that must be a constant; raise ``Unsupported`` if it is not."""
-        name = self.node.takes(place)
+        name = self.node.get_input(place)
         if name not in self._constants:
             raise Unsupported(f"takes {what or f'input {place}'} that is no constant", what)
         return self._constants[name]
@@ -78,7 +78,7 @@ class Step:
         if found is not None and found not in allowed:
             raise Unsupported(f"has {name} {str(found)[:60]!r}, which no layer has", name)
 
-    def integers(self, name: str, place: int, otherwise: Any = None) -> list[int]:
+    def read_integers(self, name: str, place: int, otherwise: Any = None) -> list[int]:
         """Return integers that are an attribute in older operator sets and an input in newer
         ones.
         """
@@ -94,7 +94,7 @@ class Step:
         name.
         """
         if weight is not None and self.has(weight):
-            prefix, _, last = self.node.takes(weight).rpartition(".")
+            prefix, _, last = self.node.get_input(weight).rpartition(".")
             if last in ("weight", "bias") and prefix:
                 return self.builder.name(prefix)
         return self.builder.name(self.node.title or self.node.kind)
@@ -107,7 +107,7 @@ class Step:
         """Return whether an input is the direct result of a layer, and no other operation takes
         it.
         """
-        name = self.node.takes(place)
+        name = self.node.get_input(place)
         return self._users[name] == 1 and self._made.get(name) is layer
 
 
@@ -169,20 +169,20 @@ class Operator(Discoverable):
         return {}
 
 
-def own_operators() -> Mapping[str, Operator]:
+def find_plugin_operators() -> Mapping[str, Operator]:
     """Return the operators of plugins and of the running program by their names in ONNX."""
-    return {cls.operator: cls() for cls in named(Operator).values() if cls.operator}
+    return {cls.operator: cls() for cls in map_names_to_classes(Operator).values() if cls.operator}
 
 
-def own_handler(kind: str) -> Handler | None:
+def make_plugin_handler(kind: str) -> Handler | None:
     """Return the function that translates an operator of a plugin; ``None`` if none translates
     it.
     """
-    operator = own_operators().get(kind)
+    operator = find_plugin_operators().get(kind)
     if operator is None:
         return None
 
-    def handler(step: Step) -> View:
+    def handle(step: Step) -> View:
         view = step.view()
         if not operator.elementwise and len(view.order) > 2:
             view = step.builder.channels_last(view)
@@ -190,4 +190,4 @@ def own_handler(kind: str) -> Handler | None:
         applied = replace(layer, inputs=view.tensor, name=layer.name or step.name())
         return step.builder.put(view, applied, operator.weights(step))
 
-    return handler
+    return handle

@@ -20,20 +20,20 @@ from nnpipe.layers.graph.graph import network
 from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.imports.channels_first import Builder, Unsupported, View
 from nnpipe.layers.imports.operators.table import HANDLERS
-from nnpipe.layers.imports.step import Step, own_handler
+from nnpipe.layers.imports.step import Step, make_plugin_handler
 from nnpipe.layers.keras.read_file import Reading
 from nnpipe.layers.problems import NetworkProblem
 from nnpipe.layers.vocabulary.layer import Shape
 
 
-def put_together(nodes: Sequence[ONNXNode], constants: Mapping[str, np.ndarray]) -> list[ONNXNode]:
+def fuse_gelu(nodes: Sequence[ONNXNode], constants: Mapping[str, np.ndarray]) -> list[ONNXNode]:
     """Return the operations with each ``x (1 + erf(x / sqrt 2)) / 2``, in any order of factors,
     fused to a ``Gelu``.
     """
-    known = _Known(nodes, constants)
+    known = _GeluMatcher(nodes, constants)
     made = {}
     for node in nodes:
-        found = known.gelu(node) if node.kind == "Erf" else None
+        found = known.match_gelu(node) if node.kind == "Erf" else None
         if found is not None:
             x, last = found
             made[id(last)] = ONNXNode("Gelu", last.name, (x,), last.outputs, {})
@@ -41,7 +41,7 @@ def put_together(nodes: Sequence[ONNXNode], constants: Mapping[str, np.ndarray])
     return [made.get(id(node), node) for node in nodes]
 
 
-class _Known:
+class _GeluMatcher:
     def __init__(self, nodes: Sequence[ONNXNode], constants: Mapping[str, np.ndarray]) -> None:
         self.makers = {output: node for node in nodes for output in node.outputs if output}
         self.users: dict[str, list[ONNXNode]] = defaultdict(list)
@@ -54,23 +54,23 @@ class _Known:
             if node.kind == "Constant" and value is not None and node.outputs:
                 self.constants[node.outputs[0]] = np.asarray(value)
 
-    def gelu(self, erf: ONNXNode) -> tuple[str, ONNXNode] | None:
+    def match_gelu(self, erf: ONNXNode) -> tuple[str, ONNXNode] | None:
         """Return the input of the GELU around this ``Erf``, and the operation that gives its
         result, or ``None``.
         """
-        before = self.makers.get(erf.takes(0))
+        before = self.makers.get(erf.get_input(0))
         x = None if before is None else self.times(before, math.sqrt(0.5))
-        plus = self.user(erf, "Add")
+        plus = self.find_only_user(erf, "Add")
         if x is None or plus is None or not any(self.is_number(name, 1.0) for name in plus.inputs):
             return None
-        first = self.user(plus, "Mul")
+        first = self.find_only_user(plus, "Mul")
         if first is None:
             return None
         other = next((name for name in first.inputs if name != plus.outputs[0]), "")
         half = self.makers.get(other)
         if half is not None and self.times(half, 0.5) == x:
             return x, first
-        last = self.user(first, "Mul", "Div")
+        last = self.find_only_user(first, "Mul", "Div")
         if last is None:
             return None
         if self.is_number(other, 0.5) and x in last.inputs and last.kind == "Mul":
@@ -88,7 +88,7 @@ class _Known:
             return b if self.is_number(a, factor) else a if self.is_number(b, factor) else None
         return a if node.kind == "Div" and self.is_number(b, 1 / factor) else None
 
-    def user(self, node: ONNXNode, *kinds: str) -> ONNXNode | None:
+    def find_only_user(self, node: ONNXNode, *kinds: str) -> ONNXNode | None:
         """Return the only operation that takes a result, if it is of one of these kinds."""
         users = self.users[node.outputs[0]] if node.outputs else []
         return users[0] if len(users) == 1 and users[0].kind in kinds and users[0].outputs else None
@@ -155,7 +155,9 @@ def fold(node: ONNXNode, given: Sequence[Any], room: int) -> np.ndarray | None:
         return None
     if node.kind not in _KEEP_ALIKE:
         there = [array for array in given if array is not None]
-        if sum(a.size for a in there) > room or any(a.size > max(_MOST, _held(a)) for a in there):
+        if sum(a.size for a in there) > room or any(
+            a.size > max(_MOST, _count_stored_values(a)) for a in there
+        ):
             raise ValueError("a constant that would be very large")
     try:
         with np.errstate(all="ignore"):
@@ -166,19 +168,19 @@ def fold(node: ONNXNode, given: Sequence[Any], room: int) -> np.ndarray | None:
         raise ValueError(str(error)) from None
 
 
-def copied(node: ONNXNode, result: np.ndarray) -> int:
+def count_copied_values(node: ONNXNode, result: np.ndarray) -> int:
     """Return the number of values for which the result of an operation takes memory."""
     return 0 if node.kind in _KEEP_ALIKE else result.size
 
 
-def _held(array: np.ndarray) -> int:
+def _count_stored_values(array: np.ndarray) -> int:
     """Return the number of values that an array really stores; broadcast values count once."""
     return math.prod(
         extent for extent, stride in zip(array.shape, array.strides, strict=True) if stride
     )
 
 
-def _bounded(shape: Any, most: int = _MOST) -> tuple[int, ...]:
+def _check_extents(shape: Any, most: int = _MOST) -> tuple[int, ...]:
     extents = tuple(int(extent) for extent in np.asarray(shape).reshape(-1))
     size = 1
     for extent in extents:
@@ -190,7 +192,7 @@ def _bounded(shape: Any, most: int = _MOST) -> tuple[int, ...]:
     return extents
 
 
-def _constant(node: ONNXNode, given: list[Any]) -> Any:
+def _compute_constant(node: ONNXNode, given: list[Any]) -> Any:
     for name in ("value", "value_float", "value_int", "value_floats", "value_ints"):
         if (found := node.attributes.get(name)) is not None:
             kind = np.float32 if "float" in name else np.int64
@@ -198,12 +200,12 @@ def _constant(node: ONNXNode, given: list[Any]) -> Any:
     raise ValueError("a constant without a value")
 
 
-def _axes(node: ONNXNode, given: list[Any]) -> list[int]:
+def _read_axes(node: ONNXNode, given: list[Any]) -> list[int]:
     found = given[1] if len(given) > 1 and given[1] is not None else node.attributes.get("axes")
     return [] if found is None else [int(axis) for axis in np.asarray(found).reshape(-1)]
 
 
-def _reshape(node: ONNXNode, given: list[Any]) -> Any:
+def _compute_reshape(node: ONNXNode, given: list[Any]) -> Any:
     array, target = given[0], [int(extent) for extent in given[1].reshape(-1)]
     if not node.attributes.get("allowzero"):
         target = [
@@ -212,15 +214,15 @@ def _reshape(node: ONNXNode, given: list[Any]) -> Any:
     return array.reshape(target)
 
 
-def _unsqueeze(node: ONNXNode, given: list[Any]) -> Any:
-    return np.expand_dims(given[0], tuple(_axes(node, given)))
+def _compute_unsqueeze(node: ONNXNode, given: list[Any]) -> Any:
+    return np.expand_dims(given[0], tuple(_read_axes(node, given)))
 
 
-def _squeeze(node: ONNXNode, given: list[Any]) -> Any:
-    return np.squeeze(given[0], tuple(_axes(node, given)) or None)
+def _compute_squeeze(node: ONNXNode, given: list[Any]) -> Any:
+    return np.squeeze(given[0], tuple(_read_axes(node, given)) or None)
 
 
-def _slice(node: ONNXNode, given: list[Any]) -> Any:
+def _compute_slice(node: ONNXNode, given: list[Any]) -> Any:
     if len(given) < 3:
         starts, ends = node.attributes["starts"], node.attributes["ends"]
         axes, steps = node.attributes.get("axes") or range(len(starts)), [1] * len(starts)
@@ -238,43 +240,43 @@ def _slice(node: ONNXNode, given: list[Any]) -> Any:
     return given[0][tuple(places)]
 
 
-def _quotient(a: Any, b: Any) -> Any:
+def _compute_quotient(a: Any, b: Any) -> Any:
     if a.dtype.kind in "iu":
         return np.where(b == 0, 0, np.trunc(a / np.where(b == 0, 1, b))).astype(a.dtype)
     return a / b
 
 
-def _paired(function: Callable[[Any, Any], Any]) -> Callable[[ONNXNode, list[Any]], Any]:
+def _make_binary(function: Callable[[Any, Any], Any]) -> Callable[[ONNXNode, list[Any]], Any]:
     def call(node: ONNXNode, given: list[Any]) -> Any:
         a, b = given
         shape = np.broadcast_shapes(a.shape, b.shape)
         if shape not in (a.shape, b.shape):
-            _bounded(shape)
+            _check_extents(shape)
         return function(a, b)
 
     return call
 
 
-def _cast(node: ONNXNode, given: list[Any]) -> Any:
+def _compute_cast(node: ONNXNode, given: list[Any]) -> Any:
     return given[0].astype(_TYPES[node.attributes["to"]])
 
 
-def _filled(node: ONNXNode, given: list[Any]) -> Any:
+def _compute_constant_of_shape(node: ONNXNode, given: list[Any]) -> Any:
     value = node.attributes.get("value")
     number = np.float32(0) if value is None else value.reshape(-1)[0]
-    return np.broadcast_to(number, _bounded(given[0], _MOST_ALIKE))
+    return np.broadcast_to(number, _check_extents(given[0], _MOST_ALIKE))
 
 
-def _expand(node: ONNXNode, given: list[Any]) -> Any:
+def _compute_expand(node: ONNXNode, given: list[Any]) -> Any:
     shape = np.broadcast_shapes(
         given[0].shape, tuple(int(extent) for extent in given[1].reshape(-1))
     )
     return np.broadcast_to(
-        given[0], shape if shape == given[0].shape else _bounded(shape, _MOST_ALIKE)
+        given[0], shape if shape == given[0].shape else _check_extents(shape, _MOST_ALIKE)
     )
 
 
-def _gather(node: ONNXNode, given: list[Any]) -> Any:
+def _compute_gather(node: ONNXNode, given: list[Any]) -> Any:
     array, places = given
     axis = node.attributes.get("axis") or 0
     if places.size * array.size > max(_MOST, array.size) * max(array.shape[axis], 1):
@@ -282,45 +284,45 @@ def _gather(node: ONNXNode, given: list[Any]) -> Any:
     return np.take(array, places, axis)
 
 
-def _where(node: ONNXNode, given: list[Any]) -> Any:
-    _bounded(np.broadcast_shapes(*(array.shape for array in given)))
+def _compute_where(node: ONNXNode, given: list[Any]) -> Any:
+    _check_extents(np.broadcast_shapes(*(array.shape for array in given)))
     return np.where(*given)
 
 
-def _transpose(node: ONNXNode, given: list[Any]) -> Any:
+def _compute_transpose(node: ONNXNode, given: list[Any]) -> Any:
     return np.transpose(given[0], node.attributes.get("perm"))
 
 
 _OPERATIONS: dict[str, Callable[[ONNXNode, list[Any]], Any]] = {
-    "Constant": _constant,
+    "Constant": _compute_constant,
     "Identity": lambda node, given: given[0],
-    "Reshape": _reshape,
+    "Reshape": _compute_reshape,
     "Flatten": lambda node, given: given[0].reshape(
         int(np.prod(given[0].shape[: node.attributes.get("axis", 1)])), -1
     ),
-    "Transpose": _transpose,
-    "Unsqueeze": _unsqueeze,
-    "Squeeze": _squeeze,
-    "Slice": _slice,
-    "Gather": _gather,
+    "Transpose": _compute_transpose,
+    "Unsqueeze": _compute_unsqueeze,
+    "Squeeze": _compute_squeeze,
+    "Slice": _compute_slice,
+    "Gather": _compute_gather,
     "Concat": lambda node, given: np.concatenate(given, node.attributes["axis"]),
     "Shape": lambda node, given: np.array(given[0].shape, np.int64),
     "Size": lambda node, given: np.array(given[0].size, np.int64),
-    "Cast": _cast,
-    "ConstantOfShape": _filled,
-    "Expand": _expand,
-    "Add": _paired(np.add),
-    "Sub": _paired(np.subtract),
-    "Mul": _paired(np.multiply),
-    "Div": _paired(_quotient),
-    "Max": _paired(np.maximum),
-    "Min": _paired(np.minimum),
-    "Equal": _paired(np.equal),
+    "Cast": _compute_cast,
+    "ConstantOfShape": _compute_constant_of_shape,
+    "Expand": _compute_expand,
+    "Add": _make_binary(np.add),
+    "Sub": _make_binary(np.subtract),
+    "Mul": _make_binary(np.multiply),
+    "Div": _make_binary(_compute_quotient),
+    "Max": _make_binary(np.maximum),
+    "Min": _make_binary(np.minimum),
+    "Equal": _make_binary(np.equal),
     "Neg": lambda node, given: -given[0],
     "Sqrt": lambda node, given: np.sqrt(given[0]),
     "Floor": lambda node, given: np.floor(given[0]),
     "Ceil": lambda node, given: np.ceil(given[0]),
-    "Where": _where,
+    "Where": _compute_where,
 }
 
 SAMPLES = 7919
@@ -333,7 +335,7 @@ _TIMES = 16
 
 
 @dataclass(frozen=True)
-class Foreign:
+class OperationNetwork:
     """A network of operations.
 
     Attributes
@@ -361,7 +363,7 @@ class Foreign:
     opset: int = 18
 
 
-def build(foreign: Foreign) -> Reading:
+def build(foreign: OperationNetwork) -> Reading:
     """Translate a network of operations to layers as far as possible; faults are problems, and
     nothing is raised.
     """
@@ -369,7 +371,7 @@ def build(foreign: Foreign) -> Reading:
 
 
 class _Translation:
-    def __init__(self, foreign: Foreign) -> None:
+    def __init__(self, foreign: OperationNetwork) -> None:
         self.foreign, self.builder = foreign, Builder()
         within = (value for node in foreign.nodes for value in node.attributes.values())
         arrays = [
@@ -393,7 +395,7 @@ class _Translation:
                 self.values[name] = self.builder.input(name, dtype, shape)
             except Unsupported as error:
                 return Reading(None, {}, (NetworkProblem(error.code, name, str(error)),))
-        nodes = self.needed()
+        nodes = self.find_needed_nodes()
         self.users.update(name for node in nodes for name in node.inputs if name)
         self.users.update(self.foreign.outputs)
         for node in nodes:
@@ -410,7 +412,7 @@ class _Translation:
         if missing or not self.foreign.outputs:
             return Reading(None, {}, tuple(self.problems))
         # Outputs keep the order of axes in the source.
-        outputs = tuple(self.plain(name, name).tensor for name in self.foreign.outputs)
+        outputs = tuple(self.materialize_value(name, name).tensor for name in self.foreign.outputs)
         graph = network(tuple(self.builder.inputs), outputs, self.foreign.name)
         held = [n for n in self.builder.weights if n.partition("/")[0] in graph.layers]
         told = {problem.path for problem in self.problems}
@@ -421,7 +423,7 @@ class _Translation:
             graph, {name: self.builder.weights[name] for name in held}, (*self.problems, *more)
         )
 
-    def plain(self, name: str, place: str) -> View:
+    def materialize_value(self, name: str, place: str) -> View:
         """Return a value after pending operations; if they are not supported, report it and
         return it unchanged.
         """
@@ -429,15 +431,15 @@ class _Translation:
         if view.own is None:
             return view
         try:
-            return self.builder.plain(view)
+            return self.builder.materialize(view)
         except Unsupported as error:
             self.problems.append(NetworkProblem(error.code, place, str(error)))
             return view
 
-    def needed(self) -> list[ONNXNode]:
+    def find_needed_nodes(self) -> list[ONNXNode]:
         """Return the operations on which the outputs depend."""
         wanted, found = set(self.foreign.outputs), []
-        for node in reversed(put_together(self.foreign.nodes, self.constants)):
+        for node in reversed(fuse_gelu(self.foreign.nodes, self.constants)):
             if wanted.intersection(node.outputs):
                 wanted.update(node.inputs)
                 found.append(node)
@@ -458,7 +460,7 @@ class _Translation:
         try:
             if self.fold(node):
                 return
-            handler = HANDLERS.get(node.kind) or own_handler(node.kind)
+            handler = HANDLERS.get(node.kind) or make_plugin_handler(node.kind)
             if handler is None:
                 raise Unsupported(f"{node.kind} is not in the vocabulary", code="unknown-layer")
             found = handler(step)
@@ -466,7 +468,7 @@ class _Translation:
             place = f"{title}.{error.argument}" if error.argument else title
             message = str(error) if error.code == "unknown-layer" else f"{node.kind} {error}"
             self.problems.append(NetworkProblem(error.code, place, message))
-            self.keep(node, step)
+            self.add_unknown(node, step)
             return
         except (
             ValueError,
@@ -478,7 +480,7 @@ class _Translation:
         ) as error:
             text = " ".join(f"{node.kind} is not used as it is defined: {error}".split())
             self.problems.append(NetworkProblem("structure", title, text[:200]))
-            self.keep(node, step)
+            self.add_unknown(node, step)
             return
         views = found if isinstance(found, Sequence) else [found]
         before = [self.values[name].tensor for name in node.inputs if name in self.values]
@@ -494,8 +496,8 @@ class _Translation:
         """Compute an operation that depends on constants and shapes alone; return whether it was
         one.
         """
-        if node.kind in ("Shape", "Size") and node.takes(0) in self.values:
-            view = self.values[node.takes(0)]
+        if node.kind in ("Shape", "Size") and node.get_input(0) in self.values:
+            view = self.values[node.get_input(0)]
             shape = view.shape
             if any(extent is None and axis != view.samples for axis, extent in enumerate(shape)):
                 raise Unsupported("asks for a shape that is free", code="shape")
@@ -514,15 +516,15 @@ class _Translation:
         found = fold(node, given, self.builder.room)
         if found is None:
             return False
-        self.builder.spend(copied(node, found))
+        self.builder.reserve_values(count_copied_values(node, found))
         self.constants[node.outputs[0]] = found
         return True
 
-    def keep(self, node: ONNXNode, step: Step) -> None:
+    def add_unknown(self, node: ONNXNode, step: Step) -> None:
         """Keep an operation without an equivalent layer, with its constants."""
         name = step.name()
         given = [
-            self.plain(value, node.title or node.kind)
+            self.materialize_value(value, node.title or node.kind)
             for value in node.inputs
             if value in self.values
         ]
@@ -533,7 +535,7 @@ class _Translation:
             if not isinstance(value, np.ndarray)
         }
         raw = {"class_name": node.kind, "module": self.foreign.source, "config": plain}
-        views = self.builder.unknown(name, raw, given, max(len(node.outputs), 1))
+        views = self.builder.add_unknown(name, raw, given, max(len(node.outputs), 1))
         self.values |= {
             output: view for output, view in zip(node.outputs, views, strict=False) if output
         }

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from nnpipe.layers.catalogue import layer_classes, layers_by_name
+from nnpipe.layers.catalogue import get_layers_by_name, list_layer_classes
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.shape_inference import LayerEntry, Ref, Use
 from nnpipe.layers.graph.submodel import Submodel
@@ -29,13 +29,13 @@ _HARMLESS = frozenset(
 )
 
 
-def has_more(
+def has_unknown_arguments(
     cls: type[Layer], config: Mapping[str, Any], path: str, found: list[NetworkProblem]
 ) -> bool:
     """Return whether a configuration has arguments that the class lacks; each is added to
     ``found``.
     """
-    allowed = field_table.keys(cls) | cls.ignored | _OWN | _HARMLESS | cls.unwritten
+    allowed = field_table.list_keys(cls) | cls.ignored | _OWN | _HARMLESS | cls.unwritten
     extra = sorted(
         str(key)
         for key, value in config.items()
@@ -51,18 +51,18 @@ def has_more(
     return bool(extra)
 
 
-def input_of(
+def read_input(
     config: Mapping[str, Any], values: dict[str, Any], path: str, found: list[NetworkProblem]
 ) -> Input:
     """Return the input of a configuration, with the ``values`` that were read already."""
-    shape = shape_in(config)
+    shape = read_input_shape(config)
     if shape is None:
         found.append(NetworkProblem("no-input-shape", f"{path}.config", "an input without a shape"))
         shape = (None,)
     return Input(shape[1:], shape[0], **values)
 
 
-def shape_in(config: Mapping[str, Any]) -> tuple[Any, ...] | None:
+def read_input_shape(config: Mapping[str, Any]) -> tuple[Any, ...] | None:
     """Return the shape with the batch axis that a configuration states, or ``None``."""
     for key in _SHAPES:
         if isinstance(shape := config.get(key), (list, tuple)) and shape:
@@ -72,7 +72,7 @@ def shape_in(config: Mapping[str, Any]) -> tuple[Any, ...] | None:
     return None
 
 
-def unknown_of(raw: Mapping[str, Any], config: Mapping[str, Any], name: str) -> Unknown:
+def make_unknown(raw: Mapping[str, Any], config: Mapping[str, Any], name: str) -> Unknown:
     """Return a layer that keeps its configuration as it was written."""
     kept = {
         key: raw[key]
@@ -80,16 +80,16 @@ def unknown_of(raw: Mapping[str, Any], config: Mapping[str, Any], name: str) -> 
         if key in raw
     }
     own = {key: value for key, value in config.items() if key != "name"}
-    return Unknown((), Raw.of(kept | {"config": own}), name=name)
+    return Unknown((), Raw.from_value(kept | {"config": own}), name=name)
 
 
-def keras_classes() -> Mapping[str, type[Layer]]:
+def get_keras_classes() -> Mapping[str, type[Layer]]:
     """Return the layer classes by their names in Keras."""
-    return _by_keras_name(layer_classes())
+    return _map_by_keras_name(list_layer_classes())
 
 
 @lru_cache(maxsize=4)
-def _by_keras_name(classes: tuple[type[Layer], ...]) -> dict[str, type[Layer]]:
+def _map_by_keras_name(classes: tuple[type[Layer], ...]) -> dict[str, type[Layer]]:
     """Return layer classes by their names in Keras; of several with one name the first, nnpipe's
     own.
     """
@@ -97,7 +97,7 @@ def _by_keras_name(classes: tuple[type[Layer], ...]) -> dict[str, type[Layer]]:
     return {name: cls for cls in reversed(known) for name in (cls.keras, *cls.aliases)}
 
 
-def own_of(
+def resolve_own_class(
     raw: Mapping[str, Any], config: Mapping[str, Any]
 ) -> tuple[type[Layer] | None, Mapping[str, Any]]:
     """Return the class of a layer that only nnpipe has, and its arguments that Keras does not
@@ -105,7 +105,7 @@ def own_of(
     """
     beside = raw[OWN]
     name = beside.get("class_name") if isinstance(beside, Mapping) else None
-    cls = layers_by_name().get(name) if isinstance(name, str) else None
+    cls = get_layers_by_name().get(name) if isinstance(name, str) else None
     if cls is None or not cls.own or cls.keras != raw["class_name"]:
         return None, config
     more = beside.get("config")
@@ -121,7 +121,7 @@ def is_keras_own(raw: Mapping[str, Any]) -> bool:
     return own and registered in (None, raw["class_name"])
 
 
-def dtype_in(raw: Any) -> str:
+def read_dtype(raw: Any) -> str:
     """Return the name of the dtype policy in a configuration."""
     if isinstance(raw, Mapping):  # a policy
         config = raw.get("config")
@@ -129,12 +129,12 @@ def dtype_in(raw: Any) -> str:
     return raw if isinstance(raw, str) else "float32"
 
 
-def first_text(*given: Any) -> str:
+def find_first_text(*given: Any) -> str:
     """Return the first value that is a text; the empty text if none is."""
     return next((text for text in given if isinstance(text, str)), "")
 
 
-def short(text: Any) -> str:
+def shorten(text: Any) -> str:
     """Return the beginning of a text from a file, for a message."""
     return str(text)[:60]
 
@@ -155,11 +155,11 @@ def read_uses(layer: Layer, raw: Any, path: str, found: list[NetworkProblem]) ->
         try:
             if isinstance(node, Mapping):
                 form = {"args": node.get("args") or [], "kwargs": node.get("kwargs") or {}}
-                args, kwargs = (_template(form[key], refs) for key in ("args", "kwargs"))
+                args, kwargs = (_extract_refs(form[key], refs) for key in ("args", "kwargs"))
                 if not isinstance(args, list) or not isinstance(kwargs, dict):
                     raise ValueError("its arguments are no list, or those by name no object")
             else:
-                args, kwargs = _old_form(node, refs)
+                args, kwargs = _read_old_form(node, refs)
         except (ValueError, TypeError, AttributeError) as error:
             found.append(
                 NetworkProblem("structure", f"{path}[{number}]", f"is not a call: {error}")
@@ -169,25 +169,25 @@ def read_uses(layer: Layer, raw: Any, path: str, found: list[NetworkProblem]) ->
         if isinstance(node, Mapping) and layer.resting and kwargs.get("training") is False:
             # Keras 3 writes its default like this, and never uses it
             kwargs = {**kwargs, "training": None}
-        uses.append(_use(layer, args, kwargs, refs))
+        uses.append(_make_use(layer, args, kwargs, refs))
     return tuple(uses)
 
 
-def _template(raw: Any, refs: list[Ref]) -> Any:
+def _extract_refs(raw: Any, refs: list[Ref]) -> Any:
     """Replace each tensor by ``{"input": i}``, and append its reference to ``refs``."""
     if isinstance(raw, Mapping):
         if raw.get("class_name") == TENSOR:
             config = raw.get("config")
-            return _noted(
+            return _append_ref(
                 config.get("keras_history") if isinstance(config, Mapping) else None, refs
             )
         if raw.keys() == {"input"}:
             raise ValueError("an argument called input, alone")
-        return {key: _template(value, refs) for key, value in raw.items()}
-    return [_template(value, refs) for value in raw] if isinstance(raw, list) else raw
+        return {key: _extract_refs(value, refs) for key, value in raw.items()}
+    return [_extract_refs(value, refs) for value in raw] if isinstance(raw, list) else raw
 
 
-def _noted(place: Any, refs: list[Ref]) -> dict[str, int]:
+def _append_ref(place: Any, refs: list[Ref]) -> dict[str, int]:
     if not isinstance(place, list) or len(place) < 3 or not isinstance(place[0], str):
         raise ValueError("a tensor that names no output of a layer")
     if not all(is_integer(part) for part in place[1:3]):
@@ -196,7 +196,7 @@ def _noted(place: Any, refs: list[Ref]) -> dict[str, int]:
     return {"input": len(refs) - 1}
 
 
-def _old_form(node: Any, refs: list[Ref]) -> tuple[list[Any], dict[str, Any]]:
+def _read_old_form(node: Any, refs: list[Ref]) -> tuple[list[Any], dict[str, Any]]:
     """Read ``[[name, call, output, arguments], ...]``; a single entry may lack the outer list."""
     if not isinstance(node, list) or not node:
         raise ValueError("neither a list of tensors nor an object")
@@ -210,25 +210,25 @@ def _old_form(node: Any, refs: list[Ref]) -> tuple[list[Any], dict[str, Any]]:
         if item[0] == _CONSTANT:
             given.append({"constant": item[2:3]})
         else:
-            given.append(_noted(item, refs))
+            given.append(_append_ref(item, refs))
         more = item[3] if len(item) > 3 else None
         for key, value in (more if isinstance(more, Mapping) else {}).items():
-            kwargs[key] = _old_argument(value, refs)
+            kwargs[key] = _read_old_argument(value, refs)
     return ([given] if len(given) > 1 else given), kwargs
 
 
-def _old_argument(value: Any, refs: list[Ref]) -> Any:
+def _read_old_argument(value: Any, refs: list[Ref]) -> Any:
     if (
         isinstance(value, list)
         and len(value) in (3, 4)
         and isinstance(value[0], str)
         and is_integer(value[1])
     ):
-        return _noted(value, refs)
-    return [_old_argument(item, refs) for item in value] if isinstance(value, list) else value
+        return _append_ref(value, refs)
+    return [_read_old_argument(item, refs) for item in value] if isinstance(value, list) else value
 
 
-def _use(layer: Layer, args: list[Any], kwargs: dict[str, Any], refs: list[Ref]) -> Use:
+def _make_use(layer: Layer, args: list[Any], kwargs: dict[str, Any], refs: list[Ref]) -> Use:
     """Return a call in the usual form, or in its own if it has unknown arguments."""
     training = kwargs.get("training")
     given = {key: value for key, value in kwargs.items() if value is not None and key != "training"}
@@ -244,11 +244,11 @@ def _use(layer: Layer, args: list[Any], kwargs: dict[str, Any], refs: list[Ref])
     )
     if not usual or not isinstance(training, (bool, type(None))) or len(flat) != len(refs):
         kept = {key: value for key, value in kwargs.items() if value is not None}
-        return Use(tuple(refs), None, Raw.of({"args": args, "kwargs": kept}))
+        return Use(tuple(refs), None, Raw.from_value({"args": args, "kwargs": kept}))
     return Use(tuple(refs[value["input"]] for value in flat), training)
 
 
-def renumbered(graph: NetworkGraph) -> NetworkGraph:
+def renumber_calls(graph: NetworkGraph) -> NetworkGraph:
     """Return the graph with the calls of nested networks numbered from 0.
 
     Keras 2 counts the call that creates such a network, which no file contains,
@@ -270,16 +270,18 @@ def renumbered(graph: NetworkGraph) -> NetworkGraph:
     if not late:
         return graph
 
-    def moved(inputs: tuple[Ref, ...]) -> tuple[Ref, ...]:
+    def update_refs(inputs: tuple[Ref, ...]) -> tuple[Ref, ...]:
         return tuple(
             replace(ref, call=ref.call - 1) if ref.layer in late else ref for ref in inputs
         )
 
     entries = tuple(
-        LayerEntry(entry.layer, tuple(replace(use, inputs=moved(use.inputs)) for use in entry.uses))
+        LayerEntry(
+            entry.layer, tuple(replace(use, inputs=update_refs(use.inputs)) for use in entry.uses)
+        )
         for entry in graph.entries
     )
-    return replace(graph, entries=entries, outputs=moved(graph.outputs))
+    return replace(graph, entries=entries, outputs=update_refs(graph.outputs))
 
 
 # Names of layers and arguments in older versions of Keras, and their names today.
@@ -334,7 +336,7 @@ _NAMES = {
 _GONE = frozenset({"consume_less", "forget_bias_init", "weights", "input_dtype"})
 
 
-def in_todays_words(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+def update_old_config(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a layer's configuration with today's names.
 
     Nothing is left out that could change the layer's results: an argument without
@@ -349,21 +351,27 @@ def in_todays_words(raw: Mapping[str, Any]) -> Mapping[str, Any]:
         and _MERGED.get(str(found.get("mode"))) is not None
         and not found.get("layers")
     ):
-        return {**raw, "class_name": _MERGED[str(found["mode"])], "config": _merge(found)}
+        return {**raw, "class_name": _MERGED[str(found["mode"])], "config": _update_merge(found)}
     kind = _CLASSES.get(name, name)
     if name in _CUDNN:
         kind, more = _CUDNN[name]
         found |= more
     if kind == "Embedding":
-        _embedding(found)
+        _update_embedding(found)
     elif kind == "PReLU" and "init" in found:
         found["alpha_initializer"] = found.pop("init")
-    for step in (_windows, _ordering, _units, _normalisation, _names):
+    for step in (
+        _update_windows,
+        _update_data_format,
+        _update_units,
+        _update_normalisation,
+        _update_names,
+    ):
         step(found, kind)
     return raw if found == config and kind == name else {**raw, "class_name": kind, "config": found}
 
 
-def _names(config: dict[str, Any], kind: str) -> None:
+def _update_names(config: dict[str, Any], kind: str) -> None:
     for old, new in _NAMES.items():
         if old in config and new not in config:
             config[new] = config.pop(old)
@@ -372,7 +380,7 @@ def _names(config: dict[str, Any], kind: str) -> None:
             del config[key]
 
 
-def _units(config: dict[str, Any], kind: str) -> None:
+def _update_units(config: dict[str, Any], kind: str) -> None:
     if (
         "output_dim" in config
         and "units" not in config
@@ -383,7 +391,7 @@ def _units(config: dict[str, Any], kind: str) -> None:
             config["unit_forget_bias"] = False
 
 
-def _windows(config: dict[str, Any], kind: str) -> None:
+def _update_windows(config: dict[str, Any], kind: str) -> None:
     for keys in (
         ("nb_row", "nb_col"),
         ("kernel_dim1", "kernel_dim2", "kernel_dim3"),
@@ -399,7 +407,7 @@ def _windows(config: dict[str, Any], kind: str) -> None:
         config.pop("input_length", None)
 
 
-def _ordering(config: dict[str, Any], kind: str) -> None:
+def _update_data_format(config: dict[str, Any], kind: str) -> None:
     if (
         "dim_ordering" in config
         and config["dim_ordering"] in _ORDERINGS
@@ -408,13 +416,13 @@ def _ordering(config: dict[str, Any], kind: str) -> None:
         config["data_format"] = _ORDERINGS[config.pop("dim_ordering")]
 
 
-def _normalisation(config: dict[str, Any], kind: str) -> None:
+def _update_normalisation(config: dict[str, Any], kind: str) -> None:
     # Mode 1 normalised each sample separately, mode 2 each batch even in inference.
     if kind == "BatchNormalization" and config.get("mode") == 0:
         del config["mode"]
 
 
-def _embedding(config: dict[str, Any]) -> None:
+def _update_embedding(config: dict[str, Any]) -> None:
     for old, new in (
         ("init", "initializer"),
         ("W_regularizer", "regularizer"),
@@ -427,7 +435,7 @@ def _embedding(config: dict[str, Any]) -> None:
     config.pop("dropout", None)  # for training only
 
 
-def _merge(config: dict[str, Any]) -> dict[str, Any]:
+def _update_merge(config: dict[str, Any]) -> dict[str, Any]:
     kept = {"name": config.get("name")}
     makers: dict[str, Callable[[], dict[str, Any]]] = {
         "concat": lambda: {"axis": config.get("concat_axis", -1)},

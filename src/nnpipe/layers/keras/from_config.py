@@ -14,24 +14,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nnpipe.layers.catalogue import known_layer
+from nnpipe.layers.catalogue import find_layer
 from nnpipe.layers.graph.graph import NetworkGraph
-from nnpipe.layers.graph.shape_inference import LayerEntry, Ref, Use, arguments_of, infer
+from nnpipe.layers.graph.shape_inference import LayerEntry, Ref, Use, find_argument_problems, infer
 from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.keras.config_parts import (
-    dtype_in,
-    first_text,
-    has_more,
-    in_todays_words,
-    input_of,
+    find_first_text,
+    get_keras_classes,
+    has_unknown_arguments,
     is_keras_own,
-    keras_classes,
-    own_of,
+    make_unknown,
+    read_dtype,
+    read_input,
+    read_input_shape,
     read_uses,
-    renumbered,
-    shape_in,
-    short,
-    unknown_of,
+    renumber_calls,
+    resolve_own_class,
+    shorten,
+    update_old_config,
 )
 from nnpipe.layers.keras.to_config import OWN, OWN_PACKAGE
 from nnpipe.layers.problems import NetworkProblem
@@ -62,7 +62,7 @@ def from_keras(config: Any) -> ParsedConfig:
     """
     found: list[NetworkProblem] = []
     try:
-        graph = _network(config, "", found)
+        graph = _read_network(config, "", found)
     except RecursionError:
         return ParsedConfig(
             None, (*found, NetworkProblem("damaged", "", "networks are nested too deeply"))
@@ -78,38 +78,38 @@ def read_layer(raw: Any, path: str, found: list[NetworkProblem]) -> Layer:
     """
     if not isinstance(raw, Mapping) or not isinstance(raw.get("class_name"), str):
         found.append(NetworkProblem("structure", path, "is not a layer: it has no class_name"))
-        return Unknown((), Raw.of({"class_name": "?", "found": raw}))
+        return Unknown((), Raw.from_value({"class_name": "?", "found": raw}))
     own = raw.get("registered_name")
     if isinstance(own, str) and own.startswith(f"{OWN_PACKAGE}>"):
-        return _of_ones_own(own.removeprefix(f"{OWN_PACKAGE}>"), raw, path, found)
-    today = in_todays_words(raw)
-    raw = today if today["class_name"] in keras_classes() else raw
+        return _read_own_layer(own.removeprefix(f"{OWN_PACKAGE}>"), raw, path, found)
+    today = update_old_config(raw)
+    raw = today if today["class_name"] in get_keras_classes() else raw
     config = raw.get("config")
     if not isinstance(config, Mapping):
         config = {}
         if raw["class_name"] not in NETWORKS:
             found.append(NetworkProblem("structure", f"{path}.config", "is missing"))
-    name = first_text(config.get("name"), raw.get("name"))
+    name = find_first_text(config.get("name"), raw.get("name"))
     if raw["class_name"] in NETWORKS and "layers" in config:
-        graph = _network(raw, path, found)
+        graph = _read_network(raw, path, found)
         if graph is not None:
             return Submodel((), graph, name=name, trainable=config.get("trainable") is not False)
-        return unknown_of(raw, config, name)
-    cls = keras_classes().get(raw["class_name"])
+        return make_unknown(raw, config, name)
+    cls = get_keras_classes().get(raw["class_name"])
     whole = config
     if OWN in raw:
-        cls, whole = own_of(raw, config)
+        cls, whole = resolve_own_class(raw, config)
     if cls is None or not is_keras_own(raw):
         hint = "" if is_keras_own(raw) else f"; {NAME_IT}"
-        message = f"{short(raw['class_name'])} is not in the vocabulary{hint}"
+        message = f"{shorten(raw['class_name'])} is not in the vocabulary{hint}"
         found.append(NetworkProblem("unknown-layer", path, message))
-        return unknown_of(raw, config, name)
-    if has_more(cls, whole, path, found):
-        return unknown_of(raw, config, name)
-    return _known(cls, raw, whole, name, path, found)
+        return make_unknown(raw, config, name)
+    if has_unknown_arguments(cls, whole, path, found):
+        return make_unknown(raw, config, name)
+    return _read_known_layer(cls, raw, whole, name, path, found)
 
 
-def _of_ones_own(
+def _read_own_layer(
     title: str, raw: Mapping[str, Any], path: str, found: list[NetworkProblem]
 ) -> Layer:
     """Return a layer that is computed in Keras by its hook; its class must be known, and is
@@ -119,20 +119,20 @@ def _of_ones_own(
     if not isinstance(config, Mapping):
         found.append(NetworkProblem("structure", f"{path}.config", "is missing"))
         config = {}
-    name, cls = first_text(config.get("name"), raw.get("name")), known_layer(title)
+    name, cls = find_first_text(config.get("name"), raw.get("name")), find_layer(title)
     if cls is None or cls is Unknown or (cls.keras and not cls.has_keras_hook()):
         message = (
-            f"{short(title)} is somebody's own layer, whose module is not imported or installed "
+            f"{shorten(title)} is somebody's own layer, whose module is not imported or installed "
             f"here; {NAME_IT}"
         )
         found.append(NetworkProblem("unknown-layer", path, message))
-        return unknown_of(raw, config, name)
-    if has_more(cls, config, path, found):
-        return unknown_of(raw, config, name)
-    return _known(cls, raw, config, name, path, found)
+        return make_unknown(raw, config, name)
+    if has_unknown_arguments(cls, config, path, found):
+        return make_unknown(raw, config, name)
+    return _read_known_layer(cls, raw, config, name, path, found)
 
 
-def _known(
+def _read_known_layer(
     cls: type[Layer],
     raw: Mapping[str, Any],
     config: Mapping[str, Any],
@@ -140,9 +140,9 @@ def _known(
     path: str,
     found: list[NetworkProblem],
 ) -> Layer:
-    values: dict[str, Any] = {"name": name, "dtype": dtype_in(config.get("dtype"))}
+    values: dict[str, Any] = {"name": name, "dtype": read_dtype(config.get("dtype"))}
     if cls is Input:
-        layer: Layer = input_of(config, values, path, found)
+        layer: Layer = read_input(config, values, path, found)
     else:
         config = _with_layers(cls, config, f"{path}.config", found)
         values |= field_table.read(cls, config, f"{path}.config", found)
@@ -150,7 +150,7 @@ def _known(
             _read_as_of_old(cls, config, values)
         layer = cls((), **values)
     told = {problem.path for problem in found}
-    for problem in arguments_of(layer, f"{path}.config"):
+    for problem in find_argument_problems(layer, f"{path}.config"):
         if problem.path not in told and problem.code == "argument":
             found.append(problem)
     for field in dataclasses.fields(layer):
@@ -192,7 +192,7 @@ def _read_as_of_old(cls: type[Layer], config: Mapping[str, Any], values: dict[st
 # -- networks -------------------------------------------------------------------------------------
 
 
-def _network(raw: Any, path: str, found: list[NetworkProblem]) -> NetworkGraph | None:
+def _read_network(raw: Any, path: str, found: list[NetworkProblem]) -> NetworkGraph | None:
     where = f"{path}." if path else ""
     if not isinstance(raw, Mapping) or not isinstance(raw.get("class_name"), str):
         found.append(NetworkProblem("structure", path, "is not a model: it has no class_name"))
@@ -207,14 +207,14 @@ def _network(raw: Any, path: str, found: list[NetworkProblem]) -> NetworkGraph |
     ):
         found.append(
             NetworkProblem(
-                "structure", path, f"{short(kind)} is no model of layers that are listed"
+                "structure", path, f"{shorten(kind)} is no model of layers that are listed"
             )
         )
         return None
-    name = first_text(config.get("name"), raw.get("name")) or "network"
+    name = find_first_text(config.get("name"), raw.get("name")) or "network"
     layers = config["layers"]
     if kind == "Sequential":
-        return _sequential(name, config, layers, f"{where}config", found)
+        return _read_sequential(name, config, layers, f"{where}config", found)
     entries = []
     for number, item in enumerate(layers):
         at = f"{where}config.layers[{number}]"
@@ -226,14 +226,14 @@ def _network(raw: Any, path: str, found: list[NetworkProblem]) -> NetworkGraph |
             else read_uses(layer, nodes, f"{at}.inbound_nodes", found)
         )
         entries.append(LayerEntry(layer, uses))
-    inputs = _ends(config.get("input_layers"), f"{where}config.input_layers", found)
-    outputs = _ends(config.get("output_layers"), f"{where}config.output_layers", found)
-    graph = renumbered(NetworkGraph(name, tuple(entries), inputs, outputs))
+    inputs = _read_refs(config.get("input_layers"), f"{where}config.input_layers", found)
+    outputs = _read_refs(config.get("output_layers"), f"{where}config.output_layers", found)
+    graph = renumber_calls(NetworkGraph(name, tuple(entries), inputs, outputs))
     _check(graph, where, found)
     return graph
 
 
-def _sequential(
+def _read_sequential(
     name: str, config: Mapping[str, Any], items: list[Any], path: str, found: list[NetworkProblem]
 ) -> NetworkGraph | None:
     layers = [
@@ -241,7 +241,7 @@ def _sequential(
     ]
     if not layers or not isinstance(layers[0], Input):
         own = items[0].get("config") if items and isinstance(items[0], Mapping) else None
-        shape = shape_in(own) if isinstance(own, Mapping) else None
+        shape = read_input_shape(own) if isinstance(own, Mapping) else None
         built = config.get("build_input_shape")
         if (
             shape is None
@@ -279,7 +279,7 @@ def _sequential(
     return graph
 
 
-def _ends(raw: Any, path: str, found: list[NetworkProblem]) -> tuple[Ref, ...]:
+def _read_refs(raw: Any, path: str, found: list[NetworkProblem]) -> tuple[Ref, ...]:
     """Read input or output layers: one reference, a list, or a dictionary of them."""
     if isinstance(raw, Mapping):
         raw = [raw[key] for key in sorted(raw, key=str)]  # the order in which Keras returns them
@@ -291,7 +291,7 @@ def _ends(raw: Any, path: str, found: list[NetworkProblem]) -> tuple[Ref, ...]:
         if not good or not all(is_integer(part) for part in item[1:]):
             found.append(
                 NetworkProblem(
-                    "structure", f"{path}[{number}]", f"names no output of a layer: {short(item)}"
+                    "structure", f"{path}[{number}]", f"names no output of a layer: {shorten(item)}"
                 )
             )
         else:

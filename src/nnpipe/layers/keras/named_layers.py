@@ -19,7 +19,7 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ArtifactError, ComponentNotFound, ConfigError
 from nnpipe.core.registry import find, is_installed_class
-from nnpipe.layers.catalogue import described_layer, known_layer
+from nnpipe.layers.catalogue import find_layer, resolve_layer
 from nnpipe.layers.keras.to_config import OWN_PACKAGE
 from nnpipe.layers.vocabulary.layer import Layer
 
@@ -58,22 +58,22 @@ class NamedLayers:
         """Return whether any was named."""
         return bool(self.declared or self.keras)
 
-    def renamed(self, config: Any) -> Any:
+    def rename_layers(self, config: Any) -> Any:
         """Return a configuration in which the layers that nnpipe computes are called as in files
         of nnpipe.
         """
         if isinstance(config, list):
-            return [self.renamed(item) for item in config]
+            return [self.rename_layers(item) for item in config]
         if not isinstance(config, Mapping):
             return config
-        found = {key: self.renamed(value) for key, value in config.items()}
-        title = _title(found)
+        found = {key: self.rename_layers(value) for key, value in config.items()}
+        title = _get_registered_name(found)
         if title.startswith(f"{OWN_PACKAGE}>") and not self._is_known(title):
             return found | {"registered_name": title.partition(">")[2]}
         cls = self.declared.get(title.rpartition(">")[2])
         if cls is None or not _is_foreign(found):
             return found
-        named = f"{OWN_PACKAGE}>{cls.dotted_path()}"
+        named = f"{OWN_PACKAGE}>{cls.get_dotted_path()}"
         return found | {
             "module": "nnpipe.layers",
             "class_name": cls.__name__,
@@ -90,11 +90,13 @@ class NamedLayers:
         named = [id(value) for value in self.keras.values()]
         own = f"{OWN_PACKAGE}>"
         unknown = [
-            text for text in _texts(config) if text.startswith(own) and not self._is_known(text)
+            text
+            for text in _iter_texts(config)
+            if text.startswith(own) and not self._is_known(text)
         ]
         others = [
             text
-            for text in _texts(self.renamed(config))
+            for text in _iter_texts(self.rename_layers(config))
             if text in registered and not text.startswith(own)
         ]
         for text in (*unknown, *(text for text in others if id(registered[text]) not in named)):
@@ -103,7 +105,7 @@ class NamedLayers:
                 f"{path}: holds {text[:60]}, which is not among the layers that you named: {given}"
             )
 
-    def in_keras(self, config: Any) -> AbstractContextManager[Any]:
+    def register_in_keras(self, config: Any) -> AbstractContextManager[Any]:
         """Return a context in which Keras finds the layers of Keras under the names that a
         structure gives them.
         """
@@ -111,7 +113,9 @@ class NamedLayers:
             return nullcontext()
         import keras
 
-        titles = {_title(found) for found in _objects(config) if _is_foreign(found)}
+        titles = {
+            _get_registered_name(found) for found in _iter_objects(config) if _is_foreign(found)
+        }
         known = {title: self.keras.get(title.rpartition(">")[2]) for title in titles}
         named = {title: cls for title, cls in known.items() if cls is not None}
         return keras.saving.custom_object_scope(named)  # type: ignore[no-any-return, unused-ignore]
@@ -120,7 +124,7 @@ class NamedLayers:
         """Return whether a name under nnpipe's package is a function's, or that of a named or
         installed layer.
         """
-        cls = known_layer(title.partition(">")[2])
+        cls = find_layer(title.partition(">")[2])
         return (
             "." not in title
             or cls in self.declared.values()
@@ -128,7 +132,7 @@ class NamedLayers:
         )
 
 
-def named_layers(names: LayerNames) -> NamedLayers:
+def find_named_layers(names: LayerNames) -> NamedLayers:
     """Return the classes that a user names.
 
     Raises
@@ -143,7 +147,7 @@ def named_layers(names: LayerNames) -> NamedLayers:
     declared: dict[str, type[Layer]] = {}
     of_keras: dict[str, Any] = {}
     for name in names:
-        found = _found(name)
+        found = _find_class(name)
         if {**declared, **of_keras}.get(found.__name__, found) is not found:
             raise ConfigError(
                 f"own_layers names two classes {found.__name__}, which a file could not tell apart"
@@ -154,13 +158,13 @@ def named_layers(names: LayerNames) -> NamedLayers:
     return NamedLayers(declared, of_keras)
 
 
-def _found(name: Any) -> Any:
+def _find_class(name: Any) -> Any:
     if not isinstance(name, str):
         if isinstance(name, type) and (issubclass(name, Layer) or _is_of_keras(name)):
             return name
         raise ConfigError(f"own_layers must name layers, not {name!r}")
     try:
-        return described_layer(name) or find(name, Layer)
+        return resolve_layer(name) or find(name, Layer)
     except ComponentNotFound:
         module, _, own = name.rpartition(".")
         there = {
@@ -189,24 +193,24 @@ def _is_of_keras(found: Any) -> bool:
     return any(found is value for value in keras.saving.get_custom_objects().values())
 
 
-def _objects(config: Any) -> Iterator[Mapping[str, Any]]:
+def _iter_objects(config: Any) -> Iterator[Mapping[str, Any]]:
     """Yield all objects in a configuration that have a class."""
     if isinstance(config, Mapping) and isinstance(config.get("class_name"), str):
         yield config
     if isinstance(config, (Mapping, list)):
         for item in config.values() if isinstance(config, Mapping) else config:
-            yield from _objects(item)
+            yield from _iter_objects(item)
 
 
-def _texts(config: Any) -> Iterator[str]:
+def _iter_texts(config: Any) -> Iterator[str]:
     if isinstance(config, str):
         yield config
     elif isinstance(config, (Mapping, list)):
         for item in config.values() if isinstance(config, Mapping) else config:
-            yield from _texts(item)
+            yield from _iter_texts(item)
 
 
-def _title(found: Mapping[str, Any]) -> str:
+def _get_registered_name(found: Mapping[str, Any]) -> str:
     """Return the name under which Keras looks for a class; empty if it is Keras's own or there
     is none.
     """

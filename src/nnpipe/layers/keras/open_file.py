@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.core.messages import one_line
-from nnpipe.formats.keras import kind_of, open_weights, structure_in
+from nnpipe.core.messages import format_one_line
+from nnpipe.formats.keras import get_file_kind, open_weights, read_structure
 from nnpipe.frameworks.keras import import_keras
 from nnpipe.frameworks.keras_files import (
     KerasRefusal,
     build_bounded,
-    checked_structure,
-    described,
+    describe_function,
     load_model,
+    parse_structure,
     register,
     set_weights_from,
 )
@@ -35,11 +35,11 @@ from nnpipe.layers.graph.shape_inference import LayerEntry, Ref, Use
 from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.graph.weights import Weights
 from nnpipe.layers.keras.from_config import read_layer
-from nnpipe.layers.keras.named_layers import LayerNames, NamedLayers, named_layers
+from nnpipe.layers.keras.named_layers import LayerNames, NamedLayers, find_named_layers
 from nnpipe.layers.keras.read_file import Reading, read_keras
 from nnpipe.layers.keras.to_config import OWN_PACKAGE, network_config
 from nnpipe.layers.keras.to_keras import register_own, to_keras
-from nnpipe.layers.keras.weight_paths import Age
+from nnpipe.layers.keras.weight_paths import WriterVersion
 from nnpipe.layers.problems import NetworkProblem
 from nnpipe.layers.vocabulary import field_table
 from nnpipe.layers.vocabulary.activations import HARD_SIGMOID_2
@@ -54,7 +54,7 @@ _TRAINING = re.compile(r"(^|[._])(initializer|regularizer|constraint)(\.|$)")
 _OF_CODES = ("unknown-object", "unknown-argument", "argument")
 
 
-def without_training(path: Path, reading: Reading, everything: bool = False) -> Reading:
+def remove_training_parts(path: Path, reading: Reading, everything: bool = False) -> Reading:
     """Return a network with known weights without those unknown parts that matter in training only.
 
     Parameters
@@ -76,23 +76,23 @@ def without_training(path: Path, reading: Reading, everything: bool = False) -> 
     if graph is None:
         return reading
     problems = tuple(map(_as_training_only, reading.problems))
-    changed = _changed(graph, everything)
-    if _kinds(changed) == _kinds(graph):
+    changed = _remove_from_graph(graph, everything)
+    if _list_kinds(changed) == _list_kinds(graph):
         return Reading(changed, reading.weights, problems)
     # Layers that can be read now had weights under the file's names before; now their shapes can be
     # inferred.
     again = read_keras(path, changed)
-    return Reading(changed, again.weights, (*training_only(problems), *again.problems))
+    return Reading(changed, again.weights, (*select_training_only(problems), *again.problems))
 
 
-def _kinds(graph: NetworkGraph) -> list[Any]:
+def _list_kinds(graph: NetworkGraph) -> list[Any]:
     return [
-        _kinds(entry.layer.graph) if isinstance(entry.layer, Submodel) else type(entry.layer)
+        _list_kinds(entry.layer.graph) if isinstance(entry.layer, Submodel) else type(entry.layer)
         for entry in graph.entries
     ]
 
 
-def training_only(problems: Iterable[NetworkProblem]) -> list[NetworkProblem]:
+def select_training_only(problems: Iterable[NetworkProblem]) -> list[NetworkProblem]:
     """Return the problems about parts that were left out and matter in training only."""
     return [problem for problem in problems if problem.code == "training-only"]
 
@@ -105,18 +105,18 @@ def _as_training_only(problem: NetworkProblem) -> NetworkProblem:
     return problem
 
 
-def _changed(graph: NetworkGraph, everything: bool) -> NetworkGraph:
+def _remove_from_graph(graph: NetworkGraph, everything: bool) -> NetworkGraph:
     entries = tuple(
-        replace(entry, layer=_layer(entry.layer, everything)) for entry in graph.entries
+        replace(entry, layer=_remove_from_layer(entry.layer, everything)) for entry in graph.entries
     )
     return replace(graph, entries=entries)
 
 
-def _layer(layer: Layer, everything: bool) -> Layer:
+def _remove_from_layer(layer: Layer, everything: bool) -> Layer:
     if isinstance(layer, Submodel):
-        return layer.alone(graph=_changed(layer.graph, everything))
+        return layer.alone(graph=_remove_from_graph(layer.graph, everything))
     if isinstance(layer, Unknown):
-        return _known_without(layer)
+        return _read_without_training(layer)
     changes: dict[str, Any] = {}
     for row in field_table.table(type(layer)):
         value = getattr(layer, row.name)
@@ -125,11 +125,11 @@ def _layer(layer: Layer, everything: bool) -> Layer:
     for field in fields(layer):
         value = getattr(layer, field.name)
         if isinstance(value, Layer) and field.name != "inputs":
-            changes[field.name] = _layer(value, everything)
+            changes[field.name] = _remove_from_layer(value, everything)
     return layer.alone(**changes) if changes else layer
 
 
-def _known_without(layer: Unknown) -> Layer:
+def _read_without_training(layer: Unknown) -> Layer:
     """Read a layer again without arguments for training; return it unchanged if they were not
     the problem.
     """
@@ -152,18 +152,22 @@ def with_names_for_keras(
     weights as well.
     """
     found = dict(weights)
-    changed = _renamed(graph, "", found)
+    changed = _replace_slashes(graph, "", found)
     return changed, found
 
 
-def _renamed(graph: NetworkGraph, prefix: str, weights: dict[str, np.ndarray]) -> NetworkGraph:
+def _replace_slashes(
+    graph: NetworkGraph, prefix: str, weights: dict[str, np.ndarray]
+) -> NetworkGraph:
     names: dict[str, str] = {}
     taken = {entry.layer.name for entry in graph.entries if "/" not in entry.layer.name}
     entries = []
     for entry in graph.entries:
         layer = entry.layer
         if isinstance(layer, Submodel):
-            layer = layer.alone(graph=_renamed(layer.graph, f"{prefix}{layer.name}/", weights))
+            layer = layer.alone(
+                graph=_replace_slashes(layer.graph, f"{prefix}{layer.name}/", weights)
+            )
         if "/" in layer.name:
             new = layer.name.replace("/", "_")
             while new in taken:
@@ -177,15 +181,18 @@ def _renamed(graph: NetworkGraph, prefix: str, weights: dict[str, np.ndarray]) -
     if not names:
         return replace(graph, entries=tuple(entries))
 
-    def moved(refs: tuple[Ref, ...]) -> tuple[Ref, ...]:
+    def update_refs(refs: tuple[Ref, ...]) -> tuple[Ref, ...]:
         return tuple(replace(ref, layer=names.get(ref.layer, ref.layer)) for ref in refs)
 
-    def used(use: Use) -> Use:
-        return replace(use, inputs=moved(use.inputs))
+    def update_use(use: Use) -> Use:
+        return replace(use, inputs=update_refs(use.inputs))
 
-    entries = [LayerEntry(entry.layer, tuple(map(used, entry.uses))) for entry in entries]
+    entries = [LayerEntry(entry.layer, tuple(map(update_use, entry.uses))) for entry in entries]
     return replace(
-        graph, entries=tuple(entries), inputs=moved(graph.inputs), outputs=moved(graph.outputs)
+        graph,
+        entries=tuple(entries),
+        inputs=update_refs(graph.inputs),
+        outputs=update_refs(graph.outputs),
     )
 
 
@@ -217,10 +224,10 @@ def build_with_unknown(path: Path, graph: NetworkGraph, problems: list[NetworkPr
     if others:
         raise ConfigError("; ".join(map(str, others[:3])))
     _, keras = import_keras()
-    made = _modern_graph(keras, graph)
+    made = _update_graph(keras, graph)
     made, _ = with_names_for_keras(made, {})
     with open_weights(path) as file:
-        age = Age.of(file)
+        age = WriterVersion.from_file(file)
         if age.mirrors or age.version.startswith(("0.", "1.")):
             raise ConfigError("; ".join(map(str, problems[:3])))
         try:
@@ -232,31 +239,31 @@ def build_with_unknown(path: Path, graph: NetworkGraph, problems: list[NetworkPr
             raise
         except Exception as error:  # a damaged description can fail anywhere in Keras
             raise ConfigError(
-                f"{_first(graph)}: Keras cannot build it: {one_line(error)}"
+                f"{_find_first_unknown(graph)}: Keras cannot build it: {format_one_line(error)}"
             ) from None
     return model
 
 
-def _first(graph: NetworkGraph) -> str:
+def _find_first_unknown(graph: NetworkGraph) -> str:
     return next(e.layer.name for e in graph.entries if isinstance(e.layer, Unknown))
 
 
-def _modern_graph(keras: Any, graph: NetworkGraph) -> NetworkGraph:
+def _update_graph(keras: Any, graph: NetworkGraph) -> NetworkGraph:
     return replace(
         graph,
-        entries=tuple(LayerEntry(_modern_layer(keras, e.layer), e.uses) for e in graph.entries),
+        entries=tuple(LayerEntry(_update_layer(keras, e.layer), e.uses) for e in graph.entries),
     )
 
 
-def _modern_layer(keras: Any, layer: Layer) -> Layer:
+def _update_layer(keras: Any, layer: Layer) -> Layer:
     if isinstance(layer, Submodel):
-        return layer.alone(graph=_modern_graph(keras, layer.graph))
+        return layer.alone(graph=_update_graph(keras, layer.graph))
     if not isinstance(layer, Unknown):
         return layer
-    return layer.alone(raw=Raw.of(_modern(keras, layer.raw.value, layer.name)))
+    return layer.alone(raw=Raw.from_value(_update_config(keras, layer.raw.value, layer.name)))
 
 
-def _modern(keras: Any, raw: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _update_config(keras: Any, raw: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return the configuration of a layer, or of a cell inside one, as Keras 3 writes it."""
     kind = raw.get("class_name")
     cls = getattr(keras.layers, str(kind), None)
@@ -270,7 +277,7 @@ def _modern(keras: Any, raw: Mapping[str, Any], name: str) -> dict[str, Any]:
     if not ours or not (inspect.isclass(cls) and issubclass(cls, keras.layers.Layer)):
         raise ConfigError(f"{name}: Keras 3 has no layer {str(kind)[:60]}, nor have we")
     config = raw.get("config")
-    known = _arguments(cls)
+    known = _list_arguments(cls)
     found: dict[str, Any] = {}
     for key, value in (config if isinstance(config, Mapping) else {}).items():
         if _TRAINING_ARGUMENT.search(key) or key in _BESIDE:
@@ -281,27 +288,27 @@ def _modern(keras: Any, raw: Mapping[str, Any], name: str) -> dict[str, Any]:
             raise ConfigError(
                 f"{name}: {kind} of Keras 3 has no argument {key[:60]} (here {str(value)[:60]})"
             )
-        found[key] = _value(keras, value, name, key, "module" not in raw)
+        found[key] = _update_value(keras, value, name, key, "module" not in raw)
     if kind == "GRUCell" and "module" not in raw:
         found.setdefault("reset_after", False)
     return {"module": "keras.layers", "class_name": kind, "config": found, "registered_name": None}
 
 
-def _value(keras: Any, value: Any, name: str, key: str, old: bool) -> Any:
+def _update_value(keras: Any, value: Any, name: str, key: str, old: bool) -> Any:
     if old and value == "hard_sigmoid" and key.endswith("activation"):
-        return described(HARD_SIGMOID_2)
+        return describe_function(HARD_SIGMOID_2)
     if (
         isinstance(value, Mapping)
         and "class_name" in value
         and getattr(keras.layers, str(value["class_name"]), None)
     ):
-        return _modern(keras, value, name)
+        return _update_config(keras, value, name)
     if isinstance(value, list):
-        return [_value(keras, item, name, key, old) for item in value]
+        return [_update_value(keras, item, name, key, old) for item in value]
     return value
 
 
-def _arguments(cls: Any) -> set[str]:
+def _list_arguments(cls: Any) -> set[str]:
     found: set[str] = set()
     for base in cls.__mro__:
         if "__init__" in vars(base) and base is not object:
@@ -331,7 +338,7 @@ def open_keras(path: str | Path, own_layers: LayerNames = ()) -> Any:
         The file.
     own_layers
         The user's own layers, which may be layers of Keras or of nnpipe: classes, or their names,
-        as in :func:`~nnpipe.layers.keras.named_layers.named_layers`.  The file may then use no
+        as in :func:`~nnpipe.layers.keras.named_layers.find_named_layers`.  The file may then use no
         others.
 
     Raises
@@ -341,89 +348,91 @@ def open_keras(path: str | Path, own_layers: LayerNames = ()) -> Any:
         neither Keras nor nnpipe can build its model; the message names the
         layer and the reason.
     """
-    opened = opened_keras(path, own_layers)
-    tell(path, opened.reason)
+    opened = open_keras_with_reason(path, own_layers)
+    log_reader(path, opened.reason)
     return opened.model
 
 
-def tell(path: str | Path, reason: str) -> None:
+def log_reader(path: str | Path, reason: str) -> None:
     """Log once per process that nnpipe's own reader read a file, and why."""
     whole = Path(path).absolute()
     if reason and whole not in _TOLD:
         _TOLD.add(whole)
-        log.warning("%s: %s", path, in_words(reason))
+        log.warning("%s: %s", path, format_reason(reason))
 
 
-def in_words(reason: str) -> str:
+def format_reason(reason: str) -> str:
     """Return the text that states which reader read a file, and why."""
     return f"read by nnpipe's own reader: {reason}"
 
 
-def opened_keras(path: str | Path, own_layers: LayerNames = ()) -> OpenedModel:
+def open_keras_with_reason(path: str | Path, own_layers: LayerNames = ()) -> OpenedModel:
     """Return the model as :func:`open_keras` does, with the reason instead of a log message."""
     path = Path(path)
-    own = named_layers(own_layers)
-    structure = structure_in(path) if own else None
+    own = find_named_layers(own_layers)
+    structure = read_structure(path) if own else None
     if structure is None:
-        return _opened(path, own)
+        return _open_model(path, own)
     import_keras()
-    config = checked_structure(path, structure)
-    renamed = own.renamed(config)
+    config = parse_structure(path, structure)
+    renamed = own.rename_layers(config)
     own.check(path, config)
-    with own.in_keras(config):
-        return _opened(
+    with own.register_in_keras(config):
+        return _open_model(
             path, own, "" if renamed == config else "it has layers of yours that nnpipe computes"
         )
 
 
-def _opened(path: Path, own: NamedLayers, reason: str = "") -> OpenedModel:
+def _open_model(path: Path, own: NamedLayers, reason: str = "") -> OpenedModel:
     named = tuple(own.declared.values())
-    if f"{OWN_PACKAGE}>".encode() in (structure_in(path) or b""):
+    if f"{OWN_PACKAGE}>".encode() in (read_structure(path) or b""):
         register_own()
-    age, refused = _age(path), None
+    age, refused = _read_writer_version(path), None
     reading = (
         read_keras(path, own_layers=named)
         if age is not None and not age.version.startswith("3.")
         else None
     )
     if age is not None and reading is not None and not reason:
-        reason = _otherwise_meant(age, reading)
+        reason = _explain_changed_meaning(age, reading)
     if not reason:
         try:
             model = load_model(path)
-            reason = _otherwise_taken(model, reading) if reading is not None else ""
+            reason = _explain_changed_input(model, reading) if reading is not None else ""
             if not reason:
                 return OpenedModel(model)
         except KerasRefusal as error:
             reason, refused = error.cause, error
-    structure = structure_in(path)
+    structure = read_structure(path)
     if structure is not None:
-        checked_structure(path, structure)  # both readers reject layers that hold code
+        parse_structure(path, structure)  # both readers reject layers that hold code
     try:
-        return OpenedModel(_built(path, reading or read_keras(path, own_layers=named)), reason)
+        return OpenedModel(
+            _build_model(path, reading or read_keras(path, own_layers=named)), reason
+        )
     except ConfigError as error:
-        cause = one_line(error).removeprefix(f"{path}: ")
+        cause = format_one_line(error).removeprefix(f"{path}: ")
         keras = f" ({refused.cause})" if refused is not None else ""
         raise ArtifactError(
             f"{path}: {cause}{keras}; export the model as ONNX or .tflite where it was made"
         ) from None
 
 
-def _age(path: Path) -> Age | None:
+def _read_writer_version(path: Path) -> WriterVersion | None:
     """Return the writer of an HDF5 file with a structure; ``None`` for all others, which only
     Keras 3 writes.
     """
-    if kind_of(path) != "hdf5" or structure_in(path) is None:
+    if get_file_kind(path) != "hdf5" or read_structure(path) is None:
         return None
     with open_weights(path) as file:
         try:
-            return Age.of(file)
+            return WriterVersion.from_file(file)
         # h5py raises any exception for damaged content; reading the weights reports it
         except Exception:
             return None
 
 
-def _otherwise_meant(age: Age, reading: Reading) -> str:
+def _explain_changed_meaning(age: WriterVersion, reading: Reading) -> str:
     """Return why Keras 3 would compute different results than the writer of a file; empty if it
     would not.
     """
@@ -435,7 +444,7 @@ def _otherwise_meant(age: Age, reading: Reading) -> str:
     return f"Keras {age.version} wrote it: {changed[0].message}" if changed else ""
 
 
-def _otherwise_taken(model: Any, reading: Reading) -> str:
+def _explain_changed_input(model: Any, reading: Reading) -> str:
     """Return for which input Keras 3 assumes another shape than the file states; empty for none."""
     graph = reading.graph
     if graph is None or len(graph.inputs) != len(model.inputs):
@@ -450,8 +459,8 @@ def _otherwise_taken(model: Any, reading: Reading) -> str:
     return ""
 
 
-def _built(path: Path, reading: Reading) -> Any:
-    reading = without_training(path, reading, everything=True)
+def _build_model(path: Path, reading: Reading) -> Any:
+    reading = remove_training_parts(path, reading, everything=True)
     graph = reading.graph
     problems = [problem for problem in reading.problems if problem.code not in _HARMLESS]
     damage = [

@@ -15,14 +15,14 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError, MissingDependency
 from nnpipe.core.files import write_bytes
 from nnpipe.formats.keras import CONFIG, METADATA, WEIGHTS
-from nnpipe.layers.catalogue import name_of
+from nnpipe.layers.catalogue import get_layer_class_name
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.shape_inference import LayerEntry, Ref, Use, infer
 from nnpipe.layers.graph.submodel import Submodel
-from nnpipe.layers.graph.weights import Weights, weight_problems
-from nnpipe.layers.keras.weight_paths import held, places
+from nnpipe.layers.graph.weights import Weights, find_weight_problems
+from nnpipe.layers.keras.weight_paths import iter_layer_paths, map_weight_paths
 from nnpipe.layers.problems import NetworkProblem, raise_if
-from nnpipe.layers.torch.to_torch import backend_problems
+from nnpipe.layers.torch.to_torch import find_backend_problems
 from nnpipe.layers.vocabulary import field_table
 from nnpipe.layers.vocabulary.input import Input, Unknown
 from nnpipe.layers.vocabulary.layer import Layer, Shape
@@ -31,7 +31,7 @@ TENSOR = "__keras_tensor__"
 OWN = "nnpipe"
 """The key beside a layer's configuration that holds nnpipe's own entries; Keras ignores it."""
 OWN_PACKAGE = "nnpipe"
-"""The package under which Keras registers layers that are computed by their hook ``_keras``."""
+"""The package under which Keras registers layers that their hook ``_build_keras`` computes."""
 _KEPT = ("unknown-layer", "unknown-object", "unknown-argument", "weights")
 
 
@@ -46,13 +46,13 @@ def network_config(graph: NetworkGraph) -> dict[str, Any]:
     """
     check_call(network_config, locals())
     raise_if((p for p in infer(graph).problems if p.code not in _KEPT), graph.name or "network")
-    return _network(graph, graph.name, True)
+    return _write_network(graph, graph.name, True)
 
 
 def layer_config(layer: Layer) -> dict[str, Any]:
     """Return a layer's own configuration, without its calls."""
     if isinstance(layer, Submodel):
-        return _network(layer.graph, layer.name, layer.trainable)
+        return _write_network(layer.graph, layer.name, layer.trainable)
     if isinstance(layer, Unknown):
         raw: dict[str, Any] = layer.raw.value
         own = {"name": layer.name} if layer.name else {}
@@ -60,28 +60,32 @@ def layer_config(layer: Layer) -> dict[str, Any]:
     config: dict[str, Any] = {"name": layer.name} if layer.name else {}
     if isinstance(layer, Input):
         shape = [layer.batch, *layer.shape]
-        return _object(
+        return _make_object(
             "keras.layers", "InputLayer", {**config, "batch_shape": shape, "dtype": layer.dtype}
         )
     if layer.has_keras_hook():
-        return own_object(type(layer), {**config, "dtype": layer.dtype, **arguments_config(layer)})
+        return own_layer_config(
+            type(layer), {**config, "dtype": layer.dtype, **arguments_config(layer)}
+        )
     if not layer.keras:
         raise ConfigError(
             f"{layer.name}: Keras has no layer that computes what {type(layer).__name__} does"
         )
     if layer.own:
         config |= {"dtype": layer.dtype, "trainable": layer.trainable}
-        beside = {OWN: {"class_name": name_of(layer), "config": arguments_config(layer)}}
-        return _object("keras.layers", layer.keras, config) | beside
+        beside = {
+            OWN: {"class_name": get_layer_class_name(layer), "config": arguments_config(layer)}
+        }
+        return _make_object("keras.layers", layer.keras, config) | beside
     config |= {"dtype": layer.dtype, **arguments_config(layer)}
     config = {key: value for key, value in config.items() if key not in layer.unwritten}
-    return _object("keras.layers", layer.keras, config)
+    return _make_object("keras.layers", layer.keras, config)
 
 
-def own_object(cls: type[Layer], config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration of a layer that is computed in Keras by its hook ``_keras``."""
-    named = f"{OWN_PACKAGE}>{cls.dotted_path()}"
-    return _object("nnpipe.layers", cls.__name__, dict(config)) | {"registered_name": named}
+def own_layer_config(cls: type[Layer], config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration of a layer that its hook ``_build_keras`` computes in Keras."""
+    named = f"{OWN_PACKAGE}>{cls.get_dotted_path()}"
+    return _make_object("nnpipe.layers", cls.__name__, dict(config)) | {"registered_name": named}
 
 
 def arguments_config(layer: Layer) -> dict[str, Any]:
@@ -93,49 +97,58 @@ def arguments_config(layer: Layer) -> dict[str, Any]:
     }
 
 
-def _object(module: str, name: str, config: dict[str, Any]) -> dict[str, Any]:
+def _make_object(module: str, name: str, config: dict[str, Any]) -> dict[str, Any]:
     return {"module": module, "class_name": name, "config": config, "registered_name": None}
 
 
-def _network(graph: NetworkGraph, name: str, trainable: bool) -> dict[str, Any]:
+def _write_network(graph: NetworkGraph, name: str, trainable: bool) -> dict[str, Any]:
     config: dict[str, Any] = {"name": name, "trainable": trainable}
     if graph.sequential:
         config["layers"] = [layer_config(entry.layer) for entry in graph.entries]
-        return _object("keras", "Sequential", config)
+        return _make_object("keras", "Sequential", config)
     shapes = infer(graph).shapes
-    config["layers"] = [_entry(entry, shapes) for entry in graph.entries]
-    config["input_layers"], config["output_layers"] = _places(graph.inputs), _places(graph.outputs)
-    return _object("keras.src.models.functional", "Functional", config) | {
+    config["layers"] = [_write_entry(entry, shapes) for entry in graph.entries]
+    config["input_layers"], config["output_layers"] = (
+        _write_refs(graph.inputs),
+        _write_refs(graph.outputs),
+    )
+    return _make_object("keras.src.models.functional", "Functional", config) | {
         "registered_name": "Functional"
     }
 
 
-def _entry(entry: LayerEntry, shapes: Mapping[Ref, Shape]) -> dict[str, Any]:
+def _write_entry(entry: LayerEntry, shapes: Mapping[Ref, Shape]) -> dict[str, Any]:
     layer = entry.layer
-    uses = [] if isinstance(layer, Input) else [_use(layer, use, shapes) for use in entry.uses]
+    uses = (
+        [] if isinstance(layer, Input) else [_write_use(layer, use, shapes) for use in entry.uses]
+    )
     return layer_config(layer) | {"name": layer.name, "inbound_nodes": uses}
 
 
-def _places(refs: tuple[Ref, ...]) -> list[Any]:
+def _write_refs(refs: tuple[Ref, ...]) -> list[Any]:
     # A single tensor is written without a list: otherwise Keras expects lists of one in calls as
     # well.
-    return _place(refs[0]) if len(refs) == 1 else [_place(ref) for ref in refs]
+    return _write_ref(refs[0]) if len(refs) == 1 else [_write_ref(ref) for ref in refs]
 
 
-def _place(ref: Ref) -> list[Any]:
+def _write_ref(ref: Ref) -> list[Any]:
     return [ref.layer, ref.call, ref.output]
 
 
-def _tensor(ref: Ref, shapes: Mapping[Ref, Shape]) -> dict[str, Any]:
+def _write_tensor(ref: Ref, shapes: Mapping[Ref, Shape]) -> dict[str, Any]:
     # Keras requires a shape and a type here, but uses the history only.
-    config = {"shape": list(shapes.get(ref, ())), "dtype": "float32", "keras_history": _place(ref)}
+    config = {
+        "shape": list(shapes.get(ref, ())),
+        "dtype": "float32",
+        "keras_history": _write_ref(ref),
+    }
     return {"class_name": TENSOR, "config": config}
 
 
-def _use(layer: Layer, use: Use, shapes: Mapping[Ref, Shape]) -> dict[str, Any]:
-    given = [_tensor(ref, shapes) for ref in use.inputs]
+def _write_use(layer: Layer, use: Use, shapes: Mapping[Ref, Shape]) -> dict[str, Any]:
+    given = [_write_tensor(ref, shapes) for ref in use.inputs]
     if use.form is not None:
-        form = _filled(use.form.value, given)
+        form = _insert_tensors(use.form.value, given)
         return {"args": form["args"], "kwargs": form["kwargs"]}
     training: dict[str, Any] = {} if use.training is None else {"training": use.training}
     if len(layer.called) == 1:
@@ -152,12 +165,12 @@ def _use(layer: Layer, use: Use, shapes: Mapping[Ref, Shape]) -> dict[str, Any]:
     }
 
 
-def _filled(form: Any, given: list[dict[str, Any]]) -> Any:
+def _insert_tensors(form: Any, given: list[dict[str, Any]]) -> Any:
     if isinstance(form, dict):
         if form.keys() == {"input"}:
             return given[form["input"]]
-        return {key: _filled(value, given) for key, value in form.items()}
-    return [_filled(value, given) for value in form] if isinstance(form, list) else form
+        return {key: _insert_tensors(value, given) for key, value in form.items()}
+    return [_insert_tensors(value, given) for value in form] if isinstance(form, list) else form
 
 
 _VERSION = "3.8.0"  # version of the format; Keras ignores it
@@ -181,9 +194,9 @@ def write_keras(path: str | Path, graph: NetworkGraph, weights: Weights) -> None
         import h5py
     except ImportError as error:
         raise MissingDependency(f"h5py is needed here: pip install h5py ({error})") from None
-    raise_if(backend_problems(graph, "keras"), graph.name or "network")
+    raise_if(find_backend_problems(graph, "keras"), graph.name or "network")
     config = json.dumps(network_config(graph))
-    arrays = _placed(graph, weights)
+    arrays = _map_weights_to_paths(graph, weights)
     stored = io.BytesIO()
     with h5py.File(stored, "w") as file:
         file.create_group("layers")
@@ -197,25 +210,25 @@ def write_keras(path: str | Path, graph: NetworkGraph, weights: Weights) -> None
     write_bytes(path, written.getvalue())
 
 
-def _placed(graph: NetworkGraph, weights: Weights) -> dict[str, np.ndarray]:
+def _map_weights_to_paths(graph: NetworkGraph, weights: Weights) -> dict[str, np.ndarray]:
     """Return the weights by their paths in the file."""
     found: dict[str, np.ndarray] = {}
     expected: dict[str, Any] = {}
     rest = dict(weights)
-    for item in held(graph):
+    for item in iter_layer_paths(graph):
         if item.variables is None:  # stored under their names below the layer
             prefix = f"{item.name}/"
             for name in [name for name in rest if name.startswith(prefix)]:
                 found[f"{item.place}/{name.removeprefix(prefix)}"] = rest.pop(name)
             continue
-        at = places(item)
+        at = map_weight_paths(item)
         for variable in item.variables:
             name = f"{item.name}/{variable.name}"
             expected[name] = variable
             if name in rest:
                 found[at[variable.name]] = rest.pop(name)
     known = {name: value for name, value in weights.items() if name in expected}
-    problems = weight_problems(expected, known)
+    problems = find_weight_problems(expected, known)
     problems += [NetworkProblem("weights", name, "is not in the network") for name in rest]
     raise_if(problems, graph.name or "network")
     return found

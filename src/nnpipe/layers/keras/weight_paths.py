@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.core.messages import snake_case
-from nnpipe.formats.keras import child
+from nnpipe.core.messages import to_snake_case
+from nnpipe.formats.keras import get_member
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.graph.submodel import Submodel
@@ -38,7 +38,7 @@ class WeightHolder:
     variables: tuple[LayerVariable, ...] | None
 
 
-def held(
+def iter_layer_paths(
     graph: NetworkGraph, name: str = "", place: str = "", top: str = ""
 ) -> Iterator[WeightHolder]:
     """Yield the layers of a graph with their paths in a ``.keras`` file: numbered by class, in
@@ -48,27 +48,29 @@ def held(
     counts: Counter[str] = Counter()
     for entry in graph.entries:
         layer = entry.layer
-        kind = snake_case(_class_of(layer))
+        kind = to_snake_case(_get_class_name(layer))
         if isinstance(layer, Input) or _is_operation(layer):
             continue
         at = f"{place}layers/{kind}" + (f"_{counts[kind]}" if counts[kind] else "")
         counts[kind] += 1
         if isinstance(layer, Submodel):
-            yield from held(layer.graph, f"{name}{layer.name}/", f"{at}/", top or layer.name)
+            yield from iter_layer_paths(
+                layer.graph, f"{name}{layer.name}/", f"{at}/", top or layer.name
+            )
         else:
             yield WeightHolder(
                 f"{name}{layer.name}", top or layer.name, at, layer, known.get(layer.name)
             )
 
 
-def places(item: WeightHolder) -> dict[str, str]:
+def map_weight_paths(item: WeightHolder) -> dict[str, str]:
     """Return the path of each known weight, by the weight's name."""
     return {
         v.name: f"{item.place}/{v.place or f'vars/{i}'}" for i, v in enumerate(item.variables or ())
     }
 
 
-def _class_of(layer: Layer) -> str:
+def _get_class_name(layer: Layer) -> str:
     if isinstance(layer, Submodel):
         return "Sequential" if layer.graph.sequential else "Functional"
     if isinstance(layer, Unknown):
@@ -95,7 +97,7 @@ its cell.
 
 
 @dataclass(frozen=True)
-class Age:
+class WriterVersion:
     """The writer of a file: the version of Keras (empty if the file does not state it) and its
     backend.
     """
@@ -104,9 +106,9 @@ class Age:
     backend: str
 
     @classmethod
-    def of(cls, file: Any) -> Age:
+    def from_file(cls, file: Any) -> WriterVersion:
         """Read it from the attributes of an open file, or of the group that holds its weights."""
-        groups = [file, *([child(file, "model_weights")] if "model_weights" in file else [])]
+        groups = [file, *([get_member(file, "model_weights")] if "model_weights" in file else [])]
         found = {"keras_version": "", "backend": ""}
         for group in groups:
             for name in found:
@@ -129,7 +131,7 @@ class Age:
 
 
 @dataclass(frozen=True)
-class Made:
+class ComputedArray:
     """An array that is computed from others when it is read."""
 
     shape: tuple[int, ...]
@@ -140,27 +142,30 @@ class Made:
         return self.make()
 
 
-def todays(layer: Layer, stored: Sequence[Any], age: Age) -> list[Any]:
+def convert_to_current_layout(layer: Layer, stored: Sequence[Any], age: WriterVersion) -> list[Any]:
     """Return a layer's arrays, in order, as today's Keras would store them; those that do not
     fit stay as they are.
     """
     if isinstance(layer, TimeDistributed):
-        return todays(layer.layer, stored, age)
+        return convert_to_current_layout(layer.layer, stored, age)
     if isinstance(layer, Bidirectional):
         half = len(stored) // 2
-        return [*todays(layer.layer, stored[:half], age), *todays(layer.layer, stored[half:], age)]
+        return [
+            *convert_to_current_layout(layer.layer, stored[:half], age),
+            *convert_to_current_layout(layer.layer, stored[half:], age),
+        ]
     found = _from_cudnn(layer, list(stored))
     if age.is_first:
-        found = _joined(layer, found)
+        found = _join_gates(layer, found)
         if found and isinstance(layer, _MIRRORED):
-            found[0] = _ordered(layer, found[0])
+            found[0] = _convert_kernel(layer, found[0])
     if (
         age.mirrors
         and found
         and isinstance(layer, _MIRRORED)
         and len(found[0].shape) == layer.rank + 2
     ):
-        found[0] = _mirrored(found[0])
+        found[0] = _flip_kernel(found[0])
     return found
 
 
@@ -172,28 +177,30 @@ def _from_cudnn(layer: Layer, stored: list[Any]) -> list[Any]:
     if tuple(bias.shape) != (2 * gates * layer.units,):
         return stored
 
-    def each(matrix: Any, change: Callable[[np.ndarray], np.ndarray]) -> Made:
+    def map_gates(matrix: Any, change: Callable[[np.ndarray], np.ndarray]) -> ComputedArray:
         def make() -> np.ndarray:
             return np.hstack([change(part) for part in np.hsplit(matrix[()], gates)])
 
-        return Made(tuple(matrix.shape), matrix.dtype, make)
+        return ComputedArray(tuple(matrix.shape), matrix.dtype, make)
 
     halves = (2, gates * layer.units)
     one = isinstance(layer, LSTM)  # an LSTM adds up the two biases
-    both = Made(halves[1:] if one else halves, bias.dtype, lambda: _halves(bias, halves, one))
+    both = ComputedArray(
+        halves[1:] if one else halves, bias.dtype, lambda: _read_biases(bias, halves, one)
+    )
     return [
-        each(kernel, lambda k: k.T.reshape(k.shape, order="F")),
-        each(recurrent, lambda k: k.T),
+        map_gates(kernel, lambda k: k.T.reshape(k.shape, order="F")),
+        map_gates(recurrent, lambda k: k.T),
         both,
     ]
 
 
-def _halves(bias: Any, shape: tuple[int, int], add: bool) -> np.ndarray:
+def _read_biases(bias: Any, shape: tuple[int, int], add: bool) -> np.ndarray:
     found: np.ndarray = bias[()].reshape(shape)
     return found.sum(0) if add else found
 
 
-def _joined(layer: Layer, stored: list[Any]) -> list[Any]:
+def _join_gates(layer: Layer, stored: list[Any]) -> list[Any]:
     order = _GATES.get(type(layer))
     if order is None or len(stored) != 3 * len(order):
         return stored
@@ -201,15 +208,17 @@ def _joined(layer: Layer, stored: list[Any]) -> list[Any]:
     for kind in range(3):  # kernel, recurrent kernel, bias
         parts = [stored[3 * gate + kind] for gate in order]
         shape = (*parts[0].shape[:-1], sum(part.shape[-1] for part in parts))
-        made.append(Made(shape, parts[0].dtype, functools.partial(_side_by_side, parts)))
+        made.append(
+            ComputedArray(shape, parts[0].dtype, functools.partial(_concat_last_axis, parts))
+        )
     return made
 
 
-def _side_by_side(parts: Sequence[Any]) -> np.ndarray:
+def _concat_last_axis(parts: Sequence[Any]) -> np.ndarray:
     return np.concatenate([part[()] for part in parts], -1)
 
 
-def _ordered(layer: Any, kernel: Any) -> Any:
+def _convert_kernel(layer: Any, kernel: Any) -> Any:
     """Return a kernel of Keras 1 with the axes in today's order."""
     shape, window = tuple(kernel.shape), tuple(layer.kernel_size)
     if isinstance(layer, Conv1d):
@@ -217,29 +226,33 @@ def _ordered(layer: Any, kernel: Any) -> Any:
             return kernel
         # with channels first, under any ordering
         if shape[2:] == (*window, 1) and shape[0] == layer.filters:
-            return _moved(kernel, (2, 3, 1, 0), drop=1)
-        return _moved(kernel, (0, 1, 2, 3), drop=1) if shape[:2] == (*window, 1) else kernel
+            return _transpose_kernel(kernel, (2, 3, 1, 0), drop=1)
+        return (
+            _transpose_kernel(kernel, (0, 1, 2, 3), drop=1) if shape[:2] == (*window, 1) else kernel
+        )
     if len(shape) != layer.rank + 2:
         return kernel
     if isinstance(layer, Conv2dTranspose):
-        return _moved(
+        return _transpose_kernel(
             kernel, (0, 1, 3, 2) if layer.data_format == "channels_last" else (2, 3, 0, 1)
         )
     if layer.data_format == "channels_first":
-        return _moved(kernel, (*range(2, layer.rank + 2), 1, 0))
+        return _transpose_kernel(kernel, (*range(2, layer.rank + 2), 1, 0))
     return kernel
 
 
-def _moved(kernel: Any, axes: tuple[int, ...], drop: int | None = None) -> Made:
+def _transpose_kernel(kernel: Any, axes: tuple[int, ...], drop: int | None = None) -> ComputedArray:
     shape = [kernel.shape[axis] for axis in axes]
     if drop is not None:
         del shape[drop]
-    return Made(tuple(shape), kernel.dtype, lambda: kernel[()].transpose(axes).reshape(shape))
+    return ComputedArray(
+        tuple(shape), kernel.dtype, lambda: kernel[()].transpose(axes).reshape(shape)
+    )
 
 
-def _mirrored(kernel: Any) -> Made:
+def _flip_kernel(kernel: Any) -> ComputedArray:
     rank = len(kernel.shape) - 2
-    return Made(
+    return ComputedArray(
         tuple(kernel.shape),
         kernel.dtype,
         lambda: kernel[()][(slice(None, None, -1),) * rank].copy(),

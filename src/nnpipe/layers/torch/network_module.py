@@ -15,20 +15,20 @@ from nnpipe.layers.vocabulary.layer import Layer, LayerVariable, Shape
 from nnpipe.layers.vocabulary.regularisers import Constraint, Regulariser
 
 
-def computed(layer: Layer, shapes: tuple[Shape, ...]) -> Any:
+def build_layer_module(layer: Layer, shapes: tuple[Shape, ...]) -> Any:
     """Return the module of one layer for inputs of these shapes."""
-    return layer_module()(layer, shapes)
+    return get_layer_module_class()(layer, shapes)
 
 
 def torch_layer(layer: Layer, *shapes: Shape) -> Any:
     """Return the ``torch.nn.Module`` of one layer for inputs of these shapes, with PyTorch's
     initial weights.
     """
-    return computed(layer, shapes)
+    return build_layer_module(layer, shapes)
 
 
 @cache
-def layer_module() -> Any:
+def get_layer_module_class() -> Any:
     """Return the class of the modules; it is defined when PyTorch is first imported."""
     from torch import nn
 
@@ -37,7 +37,7 @@ def layer_module() -> Any:
 
         def __init__(self, layer: Layer, shapes: tuple[Shape, ...]) -> None:
             super().__init__()
-            parts = layer._torch(*shapes)
+            parts = layer._build_torch(*shapes)
             self.layer, self.call, self.core = layer, parts.call, parts.core
             self.variables = layer.variables(*shapes)
             self.activity: Any = None
@@ -67,13 +67,13 @@ def layer_module() -> Any:
     return Computed
 
 
-def module_of(graph: NetworkGraph) -> Any:
+def build_network_module(graph: NetworkGraph) -> Any:
     """Return the module of a valid graph; its weights are not set yet."""
-    return _network_class()(graph)
+    return _get_network_class()(graph)
 
 
 @cache
-def _network_class() -> Any:
+def _get_network_class() -> Any:
     import torch
     from torch import nn
 
@@ -92,9 +92,9 @@ def _network_class() -> Any:
                 if isinstance(entry.layer, Input):
                     continue
                 if name not in self.names:
-                    self.names[name] = _key(name, self.layers)
+                    self.names[name] = _make_key(name, self.layers)
                     shapes = tuple(found.shapes[ref] for ref in use.inputs)
-                    self.layers[self.names[name]] = computed(entry.layer, shapes)
+                    self.layers[self.names[name]] = build_layer_module(entry.layer, shapes)
                 self.steps.append((self.names[name], Ref(name, number), use.inputs, use.training))
 
         def flat(self, *xs: Any) -> tuple[Any, ...]:
@@ -105,7 +105,7 @@ def _network_class() -> Any:
                 )
             values = dict(zip(self.graph.inputs, xs, strict=True))
             for key, ref, inputs, training in self.steps:
-                found = _called(self.layers[key], training, [values[i] for i in inputs])
+                found = _call_in_mode(self.layers[key], training, [values[i] for i in inputs])
                 for index, value in enumerate(found if isinstance(found, tuple) else (found,)):
                     values[Ref(ref.layer, ref.call, index)] = value
             return tuple(values[ref] for ref in self.graph.outputs)
@@ -118,18 +118,18 @@ def _network_class() -> Any:
         def penalty(self) -> Any:
             """Return the sum of all penalties: of weights, and of outputs in the last call."""
             total = torch.zeros(())
-            for _, variable, tensor in named_tensors(self):
+            for _, variable, tensor in iter_named_tensors(self):
                 if isinstance(variable.regulariser, Regulariser):
                     total = total + variable.regulariser.penalty(as_keras(tensor, variable))
             for module in self.modules():
-                if isinstance(module, layer_module()) and module.activity is not None:
+                if isinstance(module, get_layer_module_class()) and module.activity is not None:
                     total = total + module.activity
             return total
 
         def constrain(self) -> None:
             """Apply the constraints to the weights."""
             with torch.no_grad():
-                for _, variable, tensor in named_tensors(self):
+                for _, variable, tensor in iter_named_tensors(self):
                     if isinstance(variable.constraint, Constraint):
                         projected = variable.constraint.project(as_keras(tensor, variable))
                         tensor.copy_(as_torch(projected, variable))
@@ -137,7 +137,7 @@ def _network_class() -> Any:
     return Network
 
 
-def _called(module: Any, training: bool | None, xs: list[Any]) -> Any:
+def _call_in_mode(module: Any, training: bool | None, xs: list[Any]) -> Any:
     if training is None or training == module.training:
         return module(*xs)
     module.train(training)
@@ -147,7 +147,7 @@ def _called(module: Any, training: bool | None, xs: list[Any]) -> Any:
         module.train(not training)
 
 
-def _key(name: str, taken: Mapping[str, Any]) -> str:
+def _make_key(name: str, taken: Mapping[str, Any]) -> str:
     """Return a layer's name in a form that PyTorch accepts as a module's name."""
     key = name.replace(".", "_") or "_"
     while key in taken or hasattr(taken, key):
@@ -155,12 +155,12 @@ def _key(name: str, taken: Mapping[str, Any]) -> str:
     return key
 
 
-def named_tensors(module: Any, prefix: str = "") -> Iterator[tuple[str, LayerVariable, Any]]:
+def iter_named_tensors(module: Any, prefix: str = "") -> Iterator[tuple[str, LayerVariable, Any]]:
     """Yield a network's weights: full name, description and tensor."""
     for name, key in module.names.items():
         part = module.layers[key]
-        if isinstance(part.core, _network_class()):
-            yield from named_tensors(part.core, f"{prefix}{name}/")
+        if isinstance(part.core, _get_network_class()):
+            yield from iter_named_tensors(part.core, f"{prefix}{name}/")
             continue
         held = {**dict(part.named_parameters()), **dict(part.named_buffers())}
         for variable in part.variables:

@@ -17,9 +17,19 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import MissingDependency
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.submodel import Submodel
-from nnpipe.layers.graph.weights import Weights, initial_weights, variables_of, weight_problems
+from nnpipe.layers.graph.weights import (
+    Weights,
+    find_weight_problems,
+    initial_weights,
+    list_variables,
+)
 from nnpipe.layers.problems import NetworkProblem, raise_if
-from nnpipe.layers.torch.network_module import as_keras, as_torch, module_of, named_tensors
+from nnpipe.layers.torch.network_module import (
+    as_keras,
+    as_torch,
+    build_network_module,
+    iter_named_tensors,
+)
 from nnpipe.layers.vocabulary.input import Input, Unknown
 from nnpipe.layers.vocabulary.layer import LayerVariable
 
@@ -57,13 +67,13 @@ def to_torch(graph: NetworkGraph, weights: Weights | None = None, *, seed: int =
         raise MissingDependency(
             f"PyTorch is needed here: pip install 'nnpipe[torch]' ({error})"
         ) from None
-    variables = variables_of(graph)
-    raise_if(backend_problems(graph, "torch"), graph.name or "network")
+    variables = list_variables(graph)
+    raise_if(find_backend_problems(graph, "torch"), graph.name or "network")
     weights = initial_weights(graph, seed) if weights is None else weights
-    raise_if(weight_problems(variables, weights), graph.name or "network")
-    module = module_of(graph)
-    for name, variable, tensor in named_tensors(module):
-        _fill(tensor, variable, weights[name])
+    raise_if(find_weight_problems(variables, weights), graph.name or "network")
+    module = build_network_module(graph)
+    for name, variable, tensor in iter_named_tensors(module):
+        _copy_weight(tensor, variable, weights[name])
     return module
 
 
@@ -71,11 +81,11 @@ def torch_weights(module: Any) -> dict[str, np.ndarray]:
     """Return the weights of a module that :func:`to_torch` built, in Keras's layout."""
     return {
         name: np.array(as_keras(tensor.detach(), variable).cpu().numpy())
-        for name, variable, tensor in named_tensors(module)
+        for name, variable, tensor in iter_named_tensors(module)
     }
 
 
-def backend_problems(graph: NetworkGraph, backend: str) -> list[NetworkProblem]:
+def find_backend_problems(graph: NetworkGraph, backend: str) -> list[NetworkProblem]:
     """Return a problem for each part of a graph that a backend, ``"torch"`` or ``"keras"``,
     cannot compute.
     """
@@ -98,12 +108,12 @@ def backend_problems(graph: NetworkGraph, backend: str) -> list[NetworkProblem]:
         if isinstance(layer, Submodel):
             found += [
                 NetworkProblem(p.code, f"{layer.name}/{p.path}", p.message)
-                for p in backend_problems(layer.graph, backend)
+                for p in find_backend_problems(layer.graph, backend)
             ]
     return found
 
 
-def _fill(tensor: Any, variable: LayerVariable, value: np.ndarray) -> None:
+def _copy_weight(tensor: Any, variable: LayerVariable, value: np.ndarray) -> None:
     import torch
 
     with torch.no_grad():

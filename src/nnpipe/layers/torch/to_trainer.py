@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.layers.graph.graph import NetworkGraph
-from nnpipe.layers.graph.loss_outputs import judged_outputs
+from nnpipe.layers.graph.loss_outputs import find_loss_outputs
 from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.graph.weights import Weights
 from nnpipe.layers.torch.to_torch import to_torch
-from nnpipe.layers.vocabulary.outputs import JudgedOutput
+from nnpipe.layers.vocabulary.outputs import LossOutput
 
 if TYPE_CHECKING:
     from nnpipe.training.outputs.output import Output
@@ -50,12 +50,12 @@ def to_trainer(graph: NetworkGraph, weights: Weights | None = None, *, seed: int
         If the graph has problems, or none of its outputs declares a loss.
     """
     check_call(to_trainer, locals())
-    judge = Judge.of(graph)
-    return _module(judge, to_torch(graph, weights, seed=seed))
+    judge = LossEvaluator.from_graph(graph)
+    return _build_module(judge, to_torch(graph, weights, seed=seed))
 
 
 @dataclass(frozen=True, eq=False)
-class Judge:
+class LossEvaluator:
     """Computes the losses that a network's outputs declare.
 
     Attributes
@@ -69,12 +69,12 @@ class Judge:
     """
 
     graph: NetworkGraph
-    outputs: Mapping[str, JudgedOutput]
+    outputs: Mapping[str, LossOutput]
     penalised: bool
     constrained: bool
 
     @classmethod
-    def of(cls, graph: NetworkGraph) -> Judge:
+    def from_graph(cls, graph: NetworkGraph) -> LossEvaluator:
         """Return the judge of a network.
 
         Raises
@@ -82,7 +82,7 @@ class Judge:
         ConfigError
             If no output declares a loss, or an output has the name of the penalty.
         """
-        outputs, penalised = learnt_outputs(graph), _has(graph, "regulariser")
+        outputs, penalised = require_loss_outputs(graph), _has(graph, "regulariser")
         if PENALTY in outputs and penalised:
             raise ConfigError(
                 f"{graph.name}: an output cannot be called {PENALTY!r} where there are regularisers"
@@ -116,7 +116,7 @@ class Judge:
             ref.layer: number for number, ref in reversed(list(enumerate(self.graph.outputs)))
         }
         found = {
-            name: output.judged(values[places[name]], batch)
+            name: output.make_output(values[places[name]], batch)
             for name, output in self.outputs.items()
         }
         if self.penalised:
@@ -142,17 +142,17 @@ def compile_arguments(graph: NetworkGraph) -> dict[str, Any]:
         If no output of the graph declares a loss.
     """
     check_call(compile_arguments, locals())
-    outputs = learnt_outputs(graph)
+    outputs = require_loss_outputs(graph)
     # Keras requires an entry for every output, also for one without a loss.
     silent = {ref.layer: None for ref in graph.outputs}
     return {
-        "loss": silent | {name: output.keras_loss() for name, output in outputs.items()},
+        "loss": silent | {name: output.make_keras_loss() for name, output in outputs.items()},
         "loss_weights": {name: output.scale for name, output in outputs.items()},
-        "metrics": {name: output.keras_metrics() for name, output in outputs.items()},
+        "metrics": {name: output.make_keras_metrics() for name, output in outputs.items()},
     }
 
 
-def learnt_outputs(graph: NetworkGraph) -> dict[str, JudgedOutput]:
+def require_loss_outputs(graph: NetworkGraph) -> dict[str, LossOutput]:
     """Return the outputs of a graph that declare a loss, by name, in order.
 
     Raises
@@ -160,13 +160,13 @@ def learnt_outputs(graph: NetworkGraph) -> dict[str, JudgedOutput]:
     ConfigError
         If there are none, or one has no effect at its place in the graph.
     """
-    found = judged_outputs(graph)
+    found = find_loss_outputs(graph)
     if not found:
         raise ConfigError(
             f"{graph.name}: no output carries a loss; end it with one, such as "
             f"OutputClassification(x, 'label')"
         )
-    for path, layer, count in judged_layers(graph):
+    for path, layer, count in find_loss_layers(graph):
         if layer is not found.get(path) or count > 1:
             where = (
                 "is used several times"
@@ -179,17 +179,17 @@ def learnt_outputs(graph: NetworkGraph) -> dict[str, JudgedOutput]:
     return found
 
 
-def judged_layers(graph: NetworkGraph, prefix: str = "") -> list[tuple[str, JudgedOutput, int]]:
+def find_loss_layers(graph: NetworkGraph, prefix: str = "") -> list[tuple[str, LossOutput, int]]:
     """Return all layers that declare a loss, in nested networks as well: path, layer, and number
     of uses.
     """
     found = []
     for entry in graph.entries:
         layer = entry.layer
-        if isinstance(layer, JudgedOutput):
+        if isinstance(layer, LossOutput):
             found.append((f"{prefix}{layer.name}", layer, len(entry.uses)))
         elif isinstance(layer, Submodel):
-            found += judged_layers(layer.graph, f"{prefix}{layer.name}/")
+            found += find_loss_layers(layer.graph, f"{prefix}{layer.name}/")
     return found
 
 
@@ -211,7 +211,7 @@ def _check_features(graph: NetworkGraph, asked: Sequence[str], batch: Mapping[st
         raise ConfigError(f"{graph.name}: a batch has no {missing[0]!r}; it has {', '.join(batch)}")
 
 
-def _module(judge: Judge, network: Any) -> Any:
+def _build_module(judge: LossEvaluator, network: Any) -> Any:
     import torch
 
     graph = judge.graph

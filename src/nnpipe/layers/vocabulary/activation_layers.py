@@ -9,11 +9,11 @@ from nnpipe.layers.vocabulary.activations import ACTIVATION
 from nnpipe.layers.vocabulary.activations import ActivationFunction as Function
 from nnpipe.layers.vocabulary.field_table import Raw, row
 from nnpipe.layers.vocabulary.initialisers import INITIALISER, Initialiser, Zeros
-from nnpipe.layers.vocabulary.layer import Layer, LayerVariable, Shape, TorchParts, known
+from nnpipe.layers.vocabulary.layer import Layer, LayerVariable, Shape, TorchParts, require_static
 from nnpipe.layers.vocabulary.normalisation import parameters
 from nnpipe.layers.vocabulary.regularisers import CONSTRAINT, REGULARISER, Constraint, Regulariser
 from nnpipe.layers.vocabulary.value_kinds import IntegersKind, NumberKind
-from nnpipe.layers.vocabulary.weighted_layer import described, function_of
+from nnpipe.layers.vocabulary.weighted_layer import get_activation, get_weight_settings
 
 
 class Activation(Layer):
@@ -28,8 +28,8 @@ class Activation(Layer):
     keras: ClassVar[str] = "Activation"
     activation: Function | Raw | str | None = row(ACTIVATION)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
-        function = function_of(self)
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
+        function = get_activation(self)
         return TorchParts(lambda module, x: function(x))
 
 
@@ -51,7 +51,7 @@ class ReLU(Layer):
     negative_slope: float = row(NumberKind(0), default=0.0)
     threshold: float = row(NumberKind(0), default=0.0)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         most, slope, threshold = self.max_value, self.negative_slope, self.threshold
         if not slope and not threshold and most is None:
             from torch import nn
@@ -78,7 +78,7 @@ class LeakyReLU(Layer):
     keras: ClassVar[str] = "LeakyReLU"
     negative_slope: float = row(NumberKind(0), default=0.3, older=("alpha",))
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         from torch import nn
 
         return TorchParts(lambda module, x: module.core(x), nn.LeakyReLU(self.negative_slope))
@@ -105,15 +105,15 @@ class PReLU(Layer):
     alpha_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
     shared_axes: tuple[int, ...] | None = row(IntegersKind(1, optional=True), default=None)
 
-    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
+    def _describe_variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         shared = self.shared_axes or ()
         shape = tuple(
-            1 if axis in shared else known(extent, f"the extent of axis {axis}")
+            1 if axis in shared else require_static(extent, f"the extent of axis {axis}")
             for axis, extent in enumerate(shapes[0][1:], 1)
         )
-        return (LayerVariable("alpha", shape, *described(self, "alpha")),)
+        return (LayerVariable("alpha", shape, *get_weight_settings(self, "alpha")),)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         return TorchParts(
             lambda module, x: x.clamp_min(0) + module.core["alpha"] * x.clamp_max(0),
             parameters(self.variables(*shapes)),
@@ -132,7 +132,7 @@ class ELU(Layer):
     keras: ClassVar[str] = "ELU"
     alpha: float = row(NumberKind(), default=1.0)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         from torch import nn
 
         return TorchParts(lambda module, x: module.core(x), nn.ELU(self.alpha))
@@ -150,13 +150,13 @@ class Softmax(Layer):
     keras: ClassVar[str] = "Softmax"
     axis: int | tuple[int, ...] = row(IntegersKind(single=True), default=-1)
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         axes = self.axis if isinstance(self.axis, tuple) else (self.axis,)
         if not all(-len(shapes[0]) <= axis < len(shapes[0]) for axis in axes):
             raise Misfit(f"has the axis {self.axis}, which {shapes[0]} lacks")
         return (shapes[0],)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         axis = self.axis
         if not isinstance(axis, tuple):
             return TorchParts(lambda module, x: x.softmax(axis))

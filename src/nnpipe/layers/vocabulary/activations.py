@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnpipe.frameworks.keras_files import HARD_SIGMOID_2 as HARD_SIGMOID_2
-from nnpipe.frameworks.keras_files import described
+from nnpipe.frameworks.keras_files import describe_function
 from nnpipe.layers.problems import NetworkProblem
 from nnpipe.layers.vocabulary.field_table import Raw
 from nnpipe.layers.vocabulary.value_kinds import NamedKind
@@ -29,21 +29,25 @@ class ActivationFunction:
 
     def faults(self) -> list[str]:
         """Return what is wrong with it; empty if nothing is."""
-        return [] if self.name in functions() else [f"there is no activation {self.name!r}"]
+        return (
+            []
+            if self.name in get_activation_functions()
+            else [f"there is no activation {self.name!r}"]
+        )
 
     def torch(self) -> Callable[[Any], Any]:
         """Return the function for a ``torch.Tensor``."""
         name = self.name
         # Looked up in the call: a table of torch's functions would need an import of torch.
-        return functions()[name]
+        return get_activation_functions()[name]
 
 
-def functions() -> dict[str, Callable[[Any], Any]]:
+def get_activation_functions() -> dict[str, Callable[[Any], Any]]:
     """Return the functions for a ``torch.Tensor`` of all activations, by their names in Keras."""
     return _FUNCTIONS
 
 
-def _functional(name: str, **arguments: Any) -> Callable[[Any], Any]:
+def _make_functional(name: str, **arguments: Any) -> Callable[[Any], Any]:
     def call(x: Any) -> Any:
         import torch.nn.functional as F
 
@@ -52,37 +56,37 @@ def _functional(name: str, **arguments: Any) -> Callable[[Any], Any]:
     return call
 
 
-def _glu(x: Any) -> Any:
+def _compute_glu(x: Any) -> Any:
     half, gate = x.chunk(2, -1)
     return half * gate.sigmoid()
 
 
 _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "linear": lambda x: x,
-    "relu": _functional("relu"),
-    "relu6": _functional("relu6"),
-    "leaky_relu": _functional("leaky_relu", negative_slope=0.2),
-    "elu": _functional("elu"),
-    "celu": _functional("celu"),
-    "selu": _functional("selu"),
-    "gelu": _functional("gelu"),
-    "silu": _functional("silu"),
-    "mish": _functional("mish"),
-    "glu": _glu,
+    "relu": _make_functional("relu"),
+    "relu6": _make_functional("relu6"),
+    "leaky_relu": _make_functional("leaky_relu", negative_slope=0.2),
+    "elu": _make_functional("elu"),
+    "celu": _make_functional("celu"),
+    "selu": _make_functional("selu"),
+    "gelu": _make_functional("gelu"),
+    "silu": _make_functional("silu"),
+    "mish": _make_functional("mish"),
+    "glu": _compute_glu,
     "sigmoid": lambda x: x.sigmoid(),
-    "hard_sigmoid": _functional("hardsigmoid"),
+    "hard_sigmoid": _make_functional("hardsigmoid"),
     HARD_SIGMOID_2: lambda x: (0.2 * x + 0.5).clamp(0, 1),
-    "hard_silu": _functional("hardswish"),
-    "log_sigmoid": _functional("logsigmoid"),
+    "hard_silu": _make_functional("hardswish"),
+    "log_sigmoid": _make_functional("logsigmoid"),
     "tanh": lambda x: x.tanh(),
-    "hard_tanh": _functional("hardtanh"),
+    "hard_tanh": _make_functional("hardtanh"),
     "tanh_shrink": lambda x: x - x.tanh(),
-    "softmax": _functional("softmax", dim=-1),
-    "log_softmax": _functional("log_softmax", dim=-1),
-    "softplus": _functional("softplus"),
-    "softsign": _functional("softsign"),
-    "soft_shrink": _functional("softshrink"),
-    "hard_shrink": _functional("hardshrink"),
+    "softmax": _make_functional("softmax", dim=-1),
+    "log_softmax": _make_functional("log_softmax", dim=-1),
+    "softplus": _make_functional("softplus"),
+    "softsign": _make_functional("softsign"),
+    "soft_shrink": _make_functional("softshrink"),
+    "hard_shrink": _make_functional("hardshrink"),
     "exponential": lambda x: x.exp(),
     "squareplus": lambda x: (x + (x.square() + 4).sqrt()) / 2,
 }
@@ -95,20 +99,20 @@ def read_activation(raw: Any, path: str, found: list[NetworkProblem]) -> Activat
         name = raw.get("config") if raw.get("class_name") == "function" else None
     if not isinstance(name, (str, type(None))) or (name is None and not isinstance(raw, Mapping)):
         found.append(NetworkProblem("argument", path, f"is not an activation: {raw!r}"))
-        return Raw.of(raw)
+        return Raw.from_value(raw)
     name = ALIASES.get(str(name), name)
     if name not in _FUNCTIONS:
         found.append(
             NetworkProblem("unknown-object", path, f"an unknown activation: {str(raw)[:60]}")
         )
-        return Raw.of(raw)
+        return Raw.from_value(raw)
     return ActivationFunction(name)
 
 
 def _write(value: ActivationFunction | Raw) -> Any:
     if isinstance(value, Raw):
         return value.value
-    return described(value.name) if value.name == HARD_SIGMOID_2 else value.name
+    return describe_function(value.name) if value.name == HARD_SIGMOID_2 else value.name
 
 
 class _Function(NamedKind):

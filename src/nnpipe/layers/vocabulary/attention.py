@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from nnpipe.layers.problems import Misfit
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.initialisers import GlorotUniform, Ones
-from nnpipe.layers.vocabulary.layer import Layer, LayerVariable, Shape, TorchParts, known
+from nnpipe.layers.vocabulary.layer import Layer, LayerVariable, Shape, TorchParts, require_static
 from nnpipe.layers.vocabulary.normalisation import parameters
 from nnpipe.layers.vocabulary.value_kinds import (
     ChoiceKind,
@@ -17,7 +17,7 @@ from nnpipe.layers.vocabulary.value_kinds import (
     IntegersKind,
     NumberKind,
 )
-from nnpipe.layers.vocabulary.weighted_layer import Kernelled, described
+from nnpipe.layers.vocabulary.weighted_layer import Kernelled, get_weight_settings
 
 
 class MultiHeadAttention(Kernelled):
@@ -67,28 +67,30 @@ class MultiHeadAttention(Kernelled):
         if self.attention_axes == 1:  # which is how Keras writes None for three axes
             object.__setattr__(self, "attention_axes", None)
 
-    def _faults(self) -> Iterable[tuple[str, str]]:
+    def _find_faults(self) -> Iterable[tuple[str, str]]:
         if isinstance(self.output_shape, tuple):
             yield "output_shape", f"must be one integer, not {self.output_shape}"
         if self.attention_axes is not None:
             yield "attention_axes", f"must be 1, the axis of the steps, not {self.attention_axes}"
 
-    def _widths(self, *shapes: Shape) -> tuple[int, int, int, int]:
+    def _compute_widths(self, *shapes: Shape) -> tuple[int, int, int, int]:
         query, value, key = (*shapes, shapes[1])[:3]
         if not all(len(shape) == 3 for shape in shapes):
             raise Misfit(f"takes samples, steps and features, not {shapes}")
         if None not in (value[1], key[1]) and value[1] != key[1]:
             raise Misfit(f"needs as many keys as values, not {key[1]} and {value[1]}")
-        q, v, k = (known(shape[2], "the number of features") for shape in (query, value, key))
+        q, v, k = (
+            require_static(shape[2], "the number of features") for shape in (query, value, key)
+        )
         out = self.output_shape
         return q, v, k, out if isinstance(out, int) else q
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
-        *_, out = self._widths(*shapes)
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+        *_, out = self._compute_widths(*shapes)
         return ((*shapes[0][:2], out),)
 
-    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
-        q, v, k, out = self._widths(*shapes)
+    def _describe_variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
+        q, v, k, out = self._compute_widths(*shapes)
         heads, inner, value = self.num_heads, self.key_dim, self.value_dim or self.key_dim
         found = []
         for name, place, kernel, bias in (
@@ -99,32 +101,38 @@ class MultiHeadAttention(Kernelled):
         ):
             made = [
                 LayerVariable(
-                    f"{name}/kernel", kernel, *described(self, "kernel"), torch=f"{name}_kernel"
+                    f"{name}/kernel",
+                    kernel,
+                    *get_weight_settings(self, "kernel"),
+                    torch=f"{name}_kernel",
                 )
             ]
             if self.use_bias:
                 made.append(
                     LayerVariable(
-                        f"{name}/bias", bias, *described(self, "bias"), torch=f"{name}_bias"
+                        f"{name}/bias",
+                        bias,
+                        *get_weight_settings(self, "bias"),
+                        torch=f"{name}_bias",
                     )
                 )
-            found += [_placed(variable, f"{place}/vars/{i}") for i, variable in enumerate(made)]
+            found += [_with_place(variable, f"{place}/vars/{i}") for i, variable in enumerate(made)]
         return tuple(found)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         import torch
         import torch.nn.functional as F
 
         rate, biased = self.dropout, self.use_bias
 
-        def part(weights: Any, name: str, x: Any) -> Any:
+        def compute_projection(weights: Any, name: str, x: Any) -> Any:
             y = torch.einsum("btd,dhk->bhtk", x, weights[f"{name}_kernel"])
             return y + weights[f"{name}_bias"].unsqueeze(1) if biased else y
 
         def call(module: Any, query: Any, value: Any, key: Any = None) -> Any:
             weights = module.core
             q, k, v = (
-                part(weights, name, x)
+                compute_projection(weights, name, x)
                 for name, x in (
                     ("query", query),
                     ("key", value if key is None else key),
@@ -153,11 +161,11 @@ class _Scores(Layer):
             raise Misfit(f"needs queries and keys of one length, not {query[2]} and {key[2]}")
         return query, value, key
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         query, value, _ = self._check(*shapes)
         return ((*query[:2], value[2]),)
 
-    def _weighed(self, module: Any, scores: Any, value: Any, rate: float) -> Any:
+    def _apply_scores(self, module: Any, scores: Any, value: Any, rate: float) -> Any:
         import torch.nn.functional as F
 
         return F.dropout(scores.softmax(-1), rate, module.training) @ value
@@ -185,7 +193,7 @@ class Attention(_Scores):
     dropout: float = row(NumberKind(0, 1), default=0.0)
     seed: int | None = row(IntegerKind(0, 2**63 - 1, optional=True), default=None)
 
-    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
+    def _describe_variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         found = [LayerVariable("scale", (), Ones(), torch="gain")] if self.use_scale else []
         return (
             *found,
@@ -196,7 +204,7 @@ class Attention(_Scores):
             ),
         )
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         rate, scaled, dot = self.dropout, self.use_scale, self.score_mode == "dot"
 
         def call(module: Any, query: Any, value: Any, key: Any = None) -> Any:
@@ -208,7 +216,7 @@ class Attention(_Scores):
                 both = query.unsqueeze(2) + key.unsqueeze(1)
                 both = both * weights["gain"] if scaled else both
                 scores = weights["concat_score_weight"] * both.tanh().sum(-1)
-            return self._weighed(module, scores, value, rate)
+            return self._apply_scores(module, scores, value, rate)
 
         return TorchParts(call, parameters(self.variables(*shapes)))
 
@@ -229,28 +237,31 @@ class AdditiveAttention(_Scores):
     use_scale: bool = row(FlagKind(), default=True)
     dropout: float = row(NumberKind(0, 1), default=0.0)
 
-    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
+    def _describe_variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         if not self.use_scale:
             return ()
         query, _, _ = self._check(*shapes)
         return (
             LayerVariable(
-                "scale", (known(query[2], "the length of queries"),), GlorotUniform(), torch="gain"
+                "scale",
+                (require_static(query[2], "the length of queries"),),
+                GlorotUniform(),
+                torch="gain",
             ),
         )
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         rate, scaled = self.dropout, self.use_scale
 
         def call(module: Any, query: Any, value: Any, key: Any = None) -> Any:
             both = (query.unsqueeze(2) + (value if key is None else key).unsqueeze(1)).tanh()
             both = both * module.core["gain"] if scaled else both
-            return self._weighed(module, both.sum(-1), value, rate)
+            return self._apply_scores(module, both.sum(-1), value, rate)
 
         return TorchParts(call, parameters(self.variables(*shapes)))
 
 
-def _placed(variable: LayerVariable, place: str) -> LayerVariable:
+def _with_place(variable: LayerVariable, place: str) -> LayerVariable:
     import dataclasses
 
     return dataclasses.replace(variable, place=place)

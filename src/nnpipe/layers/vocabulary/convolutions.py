@@ -10,25 +10,25 @@ from nnpipe.layers.problems import Misfit
 from nnpipe.layers.vocabulary.activations import ACTIVATION, ActivationFunction
 from nnpipe.layers.vocabulary.field_table import Raw, row
 from nnpipe.layers.vocabulary.initialisers import INITIALISER, GlorotUniform, Initialiser
-from nnpipe.layers.vocabulary.layer import LayerVariable, Shape, TorchParts, data_format
+from nnpipe.layers.vocabulary.layer import LayerVariable, Shape, TorchParts, declare_data_format
 from nnpipe.layers.vocabulary.regularisers import CONSTRAINT, REGULARISER, Constraint, Regulariser
 from nnpipe.layers.vocabulary.value_kinds import ChoiceKind, IntegerKind, SizesKind
 from nnpipe.layers.vocabulary.weighted_layer import (
     Biased,
     Kernelled,
-    bias_of,
-    described,
-    function_of,
+    describe_bias,
+    get_activation,
+    get_weight_settings,
 )
 from nnpipe.layers.vocabulary.windows import (
-    channels_into,
-    joined,
-    sizes_of,
-    slid_extents,
-    sliding,
-    spatial,
-    stride_faults,
-    torch_axes,
+    build_window_parts,
+    check_strides,
+    compute_output_extents,
+    count_input_channels,
+    get_spatial_extents,
+    get_torch_axes,
+    get_window_sizes,
+    join_shape,
     with_channels_first,
 )
 
@@ -64,43 +64,55 @@ class _Conv(Kernelled):
     kernel_size: int | tuple[int, ...] = row(SizesKind())
     strides: int | tuple[int, ...] = row(SizesKind(), default=1)
     padding: str = row(ChoiceKind(_PADDINGS), default="valid")
-    data_format: str = data_format()
+    data_format: str = declare_data_format()
     dilation_rate: int | tuple[int, ...] = row(SizesKind(), default=1)
     groups: int = row(IntegerKind(), default=1)
     activation: ActivationFunction | Raw | str | None = row(
         ACTIVATION, default=ActivationFunction()
     )
 
-    def _faults(self) -> Iterable[tuple[str, str]]:
+    def _find_faults(self) -> Iterable[tuple[str, str]]:
         if self.filters % self.groups:
             yield "groups", f"must divide the {self.filters} filters, not be {self.groups}"
-        yield from stride_faults(self)
+        yield from check_strides(self)
 
-    def _into(self, shape: Shape) -> int:
-        into = channels_into(self, shape)
+    def _count_input_channels(self, shape: Shape) -> int:
+        into = count_input_channels(self, shape)
         if into % self.groups:
             raise Misfit(
                 f"has {self.groups} groups, which do not divide its input's {into} channels"
             )
         return into
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         (shape,) = shapes
-        self._into(shape)
-        return (joined(shape[0], slid_extents(self, shape), self.filters, self.data_format),)
-
-    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
-        shape = (*sizes_of(self), self._into(shapes[0]) // self.groups, self.filters)
-        kernel = LayerVariable(
-            "kernel", shape, *described(self, "kernel"), torch="weight", axes=torch_axes(self.rank)
+        self._count_input_channels(shape)
+        return (
+            join_shape(
+                shape[0], compute_output_extents(self, shape), self.filters, self.data_format
+            ),
         )
-        return (kernel, *bias_of(self, self.filters))
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _describe_variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
+        shape = (
+            *get_window_sizes(self),
+            self._count_input_channels(shapes[0]) // self.groups,
+            self.filters,
+        )
+        kernel = LayerVariable(
+            "kernel",
+            shape,
+            *get_weight_settings(self, "kernel"),
+            torch="weight",
+            axes=get_torch_axes(self.rank),
+        )
+        return (kernel, *describe_bias(self, self.filters))
+
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         from torch import nn
 
         core = getattr(nn, f"Conv{self.rank}d")(
-            self._into(shapes[0]),
+            self._count_input_channels(shapes[0]),
             self.filters,
             self.kernel_size,
             self.strides,
@@ -108,7 +120,7 @@ class _Conv(Kernelled):
             groups=self.groups,
             bias=self.use_bias,
         )
-        return sliding(self, core, lambda core, x: core(x))
+        return build_window_parts(self, core, lambda core, x: core(x))
 
 
 class Conv1d(_Conv):
@@ -168,46 +180,50 @@ class _ConvTranspose(Kernelled):
     strides: int | tuple[int, ...] = row(SizesKind(), default=1)
     padding: str = row(ChoiceKind(_PADDINGS), default="valid")
     output_padding: int | tuple[int, ...] | None = row(SizesKind(0, optional=True), default=None)
-    data_format: str = data_format()
+    data_format: str = declare_data_format()
     dilation_rate: int | tuple[int, ...] = row(SizesKind(), default=1)
     activation: ActivationFunction | Raw | str | None = row(
         ACTIVATION, default=ActivationFunction()
     )
 
-    def _faults(self) -> Iterable[tuple[str, str]]:
-        yield from stride_faults(self)
+    def _find_faults(self) -> Iterable[tuple[str, str]]:
+        yield from check_strides(self)
         extra = self.output_padding if isinstance(self.output_padding, tuple) else ()
-        if any(more >= stride for more, stride in zip(extra, _tuple(self.strides), strict=False)):
+        if any(
+            more >= stride for more, stride in zip(extra, _as_tuple(self.strides), strict=False)
+        ):
             yield (
                 "output_padding",
                 f"must be less than the strides {self.strides}, not {self.output_padding}",
             )
 
-    def _crops(self) -> list[tuple[int, int]]:
+    def _compute_crops(self) -> list[tuple[int, int]]:
         """Return how many elements to cut before and after each axis of the full result;
         negative numbers add.
         """
         extra = (
-            _tuple(self.output_padding) if self.output_padding is not None else (None,) * self.rank
+            _as_tuple(self.output_padding)
+            if self.output_padding is not None
+            else (None,) * self.rank
         )
         windows = zip(
-            _tuple(self.kernel_size),
-            _tuple(self.strides),
-            _tuple(self.dilation_rate),
+            _as_tuple(self.kernel_size),
+            _as_tuple(self.strides),
+            _as_tuple(self.dilation_rate),
             extra,
             strict=True,
         )
-        return [_crop(*window, self.padding) for window in windows]
+        return [_compute_crop(*window, self.padding) for window in windows]
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         (shape,) = shapes
-        channels_into(self, shape)
+        count_input_channels(self, shape)
         sizes = zip(
-            spatial(shape, self.data_format),
-            _tuple(self.kernel_size),
-            _tuple(self.strides),
-            _tuple(self.dilation_rate),
-            self._crops(),
+            get_spatial_extents(shape, self.data_format),
+            _as_tuple(self.kernel_size),
+            _as_tuple(self.strides),
+            _as_tuple(self.dilation_rate),
+            self._compute_crops(),
             strict=True,
         )
         extents = [
@@ -218,21 +234,28 @@ class _ConvTranspose(Kernelled):
         ]
         if any(extent is not None and extent < 1 for extent in extents):
             raise Misfit(f"gives nothing for {shape}")
-        return (joined(shape[0], extents, self.filters, self.data_format),)
+        return (join_shape(shape[0], extents, self.filters, self.data_format),)
 
-    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
-        shape = (*sizes_of(self), self.filters, channels_into(self, shapes[0]))
+    def _describe_variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
+        shape = (*get_window_sizes(self), self.filters, count_input_channels(self, shapes[0]))
         kernel = LayerVariable(
-            "kernel", shape, *described(self, "kernel"), torch="weight", axes=torch_axes(self.rank)
+            "kernel",
+            shape,
+            *get_weight_settings(self, "kernel"),
+            torch="weight",
+            axes=get_torch_axes(self.rank),
         )
-        return (kernel, *(replace(bias, torch="added") for bias in bias_of(self, self.filters)))
+        return (
+            kernel,
+            *(replace(bias, torch="added") for bias in describe_bias(self, self.filters)),
+        )
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         import torch.nn.functional as F
         from torch import nn
 
         core = getattr(nn, f"ConvTranspose{self.rank}d")(
-            channels_into(self, shapes[0]),
+            count_input_channels(self, shapes[0]),
             self.filters,
             self.kernel_size,
             self.strides,
@@ -243,8 +266,8 @@ class _ConvTranspose(Kernelled):
             import torch
 
             core.added = nn.Parameter(torch.zeros(self.filters))
-        cut = [-side for pair in reversed(self._crops()) for side in pair]
-        activation, rank, biased = function_of(self), self.rank, self.use_bias
+        cut = [-side for pair in reversed(self._compute_crops()) for side in pair]
+        activation, rank, biased = get_activation(self), self.rank, self.use_bias
 
         def call(module: Any, x: Any) -> Any:
             y = module.core(x)
@@ -280,7 +303,7 @@ class Conv3dTranspose(_ConvTranspose):
     rank: ClassVar[int] = 3
 
 
-def _crop(
+def _compute_crop(
     size: int, stride: int, dilation: int, extra: int | None, padding: str
 ) -> tuple[int, int]:
     # As in Keras's JAX and TensorFlow backends: "valid" gives (n-1) s + max(k, s), "same" gives n
@@ -293,7 +316,7 @@ def _crop(
     return reach - 1 - left, reach - 1 - (total - left)
 
 
-def _tuple(value: Any) -> tuple[int, ...]:
+def _as_tuple(value: Any) -> tuple[int, ...]:
     return tuple(value)
 
 
@@ -333,7 +356,7 @@ class _DepthwiseConv(Biased):
     strides: int | tuple[int, ...] = row(SizesKind(), default=1)
     padding: str = row(ChoiceKind(_PADDINGS), default="valid")
     depth_multiplier: int = row(IntegerKind(), default=1)
-    data_format: str = data_format()
+    data_format: str = declare_data_format()
     dilation_rate: int | tuple[int, ...] = row(SizesKind(), default=1)
     activation: ActivationFunction | Raw | str | None = row(
         ACTIVATION, default=ActivationFunction()
@@ -342,24 +365,24 @@ class _DepthwiseConv(Biased):
     depthwise_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
     depthwise_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
 
-    def _faults(self) -> Iterable[tuple[str, str]]:
-        return stride_faults(self)
+    def _find_faults(self) -> Iterable[tuple[str, str]]:
+        return check_strides(self)
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         (shape,) = shapes
-        count = channels_into(self, shape) * self.depth_multiplier
-        return (joined(shape[0], slid_extents(self, shape), count, self.data_format),)
+        count = count_input_channels(self, shape) * self.depth_multiplier
+        return (join_shape(shape[0], compute_output_extents(self, shape), count, self.data_format),)
 
-    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
-        into = channels_into(self, shapes[0])
+    def _describe_variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
+        into = count_input_channels(self, shapes[0])
         return (
-            _depthwise(self, into, "kernel", "weight"),
-            *bias_of(self, into * self.depth_multiplier),
+            _describe_depthwise_kernel(self, into, "kernel", "weight"),
+            *describe_bias(self, into * self.depth_multiplier),
         )
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
-        core = _depthwise_module(self, channels_into(self, shapes[0]), self.use_bias)
-        return sliding(self, core, lambda core, x: core(x))
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
+        core = _build_depthwise_module(self, count_input_channels(self, shapes[0]), self.use_bias)
+        return build_window_parts(self, core, lambda core, x: core(x))
 
 
 class DepthwiseConv1d(_DepthwiseConv):
@@ -414,7 +437,7 @@ class _SeparableConv(Biased):
     kernel_size: int | tuple[int, ...] = row(SizesKind())
     strides: int | tuple[int, ...] = row(SizesKind(), default=1)
     padding: str = row(ChoiceKind(_PADDINGS), default="valid")
-    data_format: str = data_format()
+    data_format: str = declare_data_format()
     dilation_rate: int | tuple[int, ...] = row(SizesKind(), default=1)
     depth_multiplier: int = row(IntegerKind(), default=1)
     activation: ActivationFunction | Raw | str | None = row(
@@ -427,40 +450,50 @@ class _SeparableConv(Biased):
     depthwise_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
     pointwise_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
 
-    def _faults(self) -> Iterable[tuple[str, str]]:
-        return stride_faults(self)
+    def _find_faults(self) -> Iterable[tuple[str, str]]:
+        return check_strides(self)
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         (shape,) = shapes
-        channels_into(self, shape)
-        return (joined(shape[0], slid_extents(self, shape), self.filters, self.data_format),)
+        count_input_channels(self, shape)
+        return (
+            join_shape(
+                shape[0], compute_output_extents(self, shape), self.filters, self.data_format
+            ),
+        )
 
-    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
-        into = channels_into(self, shapes[0])
+    def _describe_variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
+        into = count_input_channels(self, shapes[0])
         shape = (*[1] * self.rank, into * self.depth_multiplier, self.filters)
         point = LayerVariable(
             "pointwise_kernel",
             shape,
-            *described(self, "pointwise"),
+            *get_weight_settings(self, "pointwise"),
             torch="pointwise.weight",
-            axes=torch_axes(self.rank),
+            axes=get_torch_axes(self.rank),
         )
-        bias = [replace(bias, torch="pointwise.bias") for bias in bias_of(self, self.filters)]
-        return (_depthwise(self, into, "depthwise_kernel", "depthwise.weight"), point, *bias)
+        bias = [replace(bias, torch="pointwise.bias") for bias in describe_bias(self, self.filters)]
+        return (
+            _describe_depthwise_kernel(self, into, "depthwise_kernel", "depthwise.weight"),
+            point,
+            *bias,
+        )
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         from torch import nn
 
-        into = channels_into(self, shapes[0])
+        into = count_input_channels(self, shapes[0])
         core = nn.ModuleDict(
             {
-                "depthwise": _depthwise_module(self, into, False),
+                "depthwise": _build_depthwise_module(self, into, False),
                 "pointwise": getattr(nn, f"Conv{self.rank}d")(
                     into * self.depth_multiplier, self.filters, 1, bias=self.use_bias
                 ),
             }
         )
-        return sliding(self, core, lambda core, x: core["pointwise"](core["depthwise"](x)))
+        return build_window_parts(
+            self, core, lambda core, x: core["pointwise"](core["depthwise"](x))
+        )
 
 
 class SeparableConv1d(_SeparableConv):
@@ -480,19 +513,19 @@ class SeparableConv2d(_SeparableConv):
     rank: ClassVar[int] = 2
 
 
-def _depthwise(layer: Any, into: int, name: str, torch: str) -> LayerVariable:
-    shape = (*sizes_of(layer), into, layer.depth_multiplier)
+def _describe_depthwise_kernel(layer: Any, into: int, name: str, torch: str) -> LayerVariable:
+    shape = (*get_window_sizes(layer), into, layer.depth_multiplier)
     return LayerVariable(
         name,
         shape,
-        *described(layer, "depthwise"),
+        *get_weight_settings(layer, "depthwise"),
         torch=torch,
         axes=(layer.rank, layer.rank + 1, *range(layer.rank)),
-        torch_shape=(into * layer.depth_multiplier, 1, *sizes_of(layer)),
+        torch_shape=(into * layer.depth_multiplier, 1, *get_window_sizes(layer)),
     )
 
 
-def _depthwise_module(layer: Any, into: int, bias: bool) -> Any:
+def _build_depthwise_module(layer: Any, into: int, bias: bool) -> Any:
     from torch import nn
 
     return getattr(nn, f"Conv{layer.rank}d")(

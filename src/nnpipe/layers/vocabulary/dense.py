@@ -9,10 +9,15 @@ from nnpipe.layers.problems import Misfit
 from nnpipe.layers.vocabulary.activations import ACTIVATION, ActivationFunction
 from nnpipe.layers.vocabulary.field_table import Raw, row
 from nnpipe.layers.vocabulary.initialisers import INITIALISER, Initialiser, RandomUniform
-from nnpipe.layers.vocabulary.layer import Layer, LayerVariable, Shape, TorchParts, known
+from nnpipe.layers.vocabulary.layer import Layer, LayerVariable, Shape, TorchParts, require_static
 from nnpipe.layers.vocabulary.regularisers import CONSTRAINT, REGULARISER, Constraint, Regulariser
 from nnpipe.layers.vocabulary.value_kinds import FlagKind, IntegerKind
-from nnpipe.layers.vocabulary.weighted_layer import Kernelled, bias_of, described, function_of
+from nnpipe.layers.vocabulary.weighted_layer import (
+    Kernelled,
+    describe_bias,
+    get_activation,
+    get_weight_settings,
+)
 
 
 class Dense(Kernelled):
@@ -32,25 +37,29 @@ class Dense(Kernelled):
         ACTIVATION, default=ActivationFunction()
     )
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         (shape,) = shapes
         if len(shape) < 2:
             raise Misfit(f"takes at least one axis besides that of samples, not {shape}")
-        known(shape[-1], "its input's last axis")
+        require_static(shape[-1], "its input's last axis")
         return ((*shape[:-1], self.units),)
 
-    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
-        into = known(shapes[0][-1], "its input's last axis")
+    def _describe_variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
+        into = require_static(shapes[0][-1], "its input's last axis")
         kernel = LayerVariable(
-            "kernel", (into, self.units), *described(self, "kernel"), torch="weight", axes=(1, 0)
+            "kernel",
+            (into, self.units),
+            *get_weight_settings(self, "kernel"),
+            torch="weight",
+            axes=(1, 0),
         )
-        return (kernel, *bias_of(self, self.units))
+        return (kernel, *describe_bias(self, self.units))
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         from torch import nn
 
-        activation = function_of(self)
-        core = nn.Linear(known(shapes[0][-1], "its input"), self.units, bias=self.use_bias)
+        activation = get_activation(self)
+        core = nn.Linear(require_static(shapes[0][-1], "its input"), self.units, bias=self.use_bias)
         return TorchParts(lambda module, x: activation(module.core(x)), core)
 
 
@@ -82,12 +91,16 @@ class Embedding(Layer):
     embeddings_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
     mask_zero: bool = row(FlagKind(), default=False)
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         return ((*shapes[0], self.output_dim),)
 
-    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
+    def _describe_variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         shape = (self.input_dim, self.output_dim)
-        return (LayerVariable("embeddings", shape, *described(self, "embeddings"), torch="weight"),)
+        return (
+            LayerVariable(
+                "embeddings", shape, *get_weight_settings(self, "embeddings"), torch="weight"
+            ),
+        )
 
     def limits(self, backend: str) -> Iterable[str]:
         """Return the masks, which only Keras passes on with tensors."""
@@ -97,7 +110,7 @@ class Embedding(Layer):
             else []
         )
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         from torch import nn
 
         core = nn.Embedding(self.input_dim, self.output_dim)

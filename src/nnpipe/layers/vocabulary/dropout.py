@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from nnpipe.layers.problems import Misfit
 from nnpipe.layers.vocabulary.field_table import row
-from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, data_format
+from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, declare_data_format
 from nnpipe.layers.vocabulary.value_kinds import IntegerKind, IntegersKind, NumberKind
 from nnpipe.layers.vocabulary.windows import check_rank
 
@@ -16,7 +16,7 @@ _SEED = IntegerKind(0, 2**63 - 1, optional=True)
 _ALPHA = 1.6732632423543772848170429916717 * 1.0507009873554804934193349852946
 
 
-def _whole(value: float) -> Iterable[tuple[str, str]]:
+def _check_rate(value: float) -> Iterable[tuple[str, str]]:
     if value == 1:
         yield "rate", "must be less than 1"
 
@@ -42,17 +42,17 @@ class Dropout(Layer):
     )
     seed: int | None = row(_SEED, default=None)
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         if self.noise_shape is not None and len(self.noise_shape) != len(shapes[0]):
             raise Misfit(f"has noise of shape {self.noise_shape} for {shapes[0]}")
         return (shapes[0],)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         from torch import nn
 
         if self.noise_shape is None:
             return TorchParts(lambda module, x: module.core(x), nn.Dropout(self.rate))
-        return TorchParts(_masked(self.rate, self.noise_shape))
+        return TorchParts(_make_dropout(self.rate, self.noise_shape))
 
 
 class AlphaDropout(Layer):
@@ -76,17 +76,17 @@ class AlphaDropout(Layer):
     )
     seed: int | None = row(_SEED, default=None)
 
-    def _faults(self) -> Iterable[tuple[str, str]]:
-        return _whole(self.rate)
+    def _find_faults(self) -> Iterable[tuple[str, str]]:
+        return _check_rate(self.rate)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         rate, shape = self.rate, self.noise_shape
         a = ((1 - rate) * (1 + rate * _ALPHA**2)) ** -0.5
 
         def call(module: Any, x: Any) -> Any:
             if not module.training or rate == 0:
                 return x
-            kept = _noise(x, shape, "rand") >= rate
+            kept = _draw_noise(x, shape, "rand") >= rate
             return a * x.where(kept, x.new_tensor(-_ALPHA)) + a * _ALPHA * rate
 
         return TorchParts(call)
@@ -109,14 +109,14 @@ class GaussianDropout(Layer):
     rate: float = row(NumberKind(0, 1), older=("p",))
     seed: int | None = row(_SEED, default=None)
 
-    def _faults(self) -> Iterable[tuple[str, str]]:
-        return _whole(self.rate)
+    def _find_faults(self) -> Iterable[tuple[str, str]]:
+        return _check_rate(self.rate)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         deviation = (self.rate / (1 - self.rate)) ** 0.5
         return TorchParts(
             lambda module, x: (
-                x * (1 + deviation * _noise(x, None, "randn")) if module.training else x
+                x * (1 + deviation * _draw_noise(x, None, "randn")) if module.training else x
             )
         )
 
@@ -137,10 +137,12 @@ class GaussianNoise(Layer):
     stddev: float = row(NumberKind(0), older=("sigma",))
     seed: int | None = row(_SEED, default=None)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         deviation = self.stddev
         return TorchParts(
-            lambda module, x: x + deviation * _noise(x, None, "randn") if module.training else x
+            lambda module, x: (
+                x + deviation * _draw_noise(x, None, "randn") if module.training else x
+            )
         )
 
 
@@ -163,16 +165,16 @@ class _SpatialDropout(Layer):
     unwritten: ClassVar[frozenset[str]] = frozenset({"trainable"})
     rate: float = row(NumberKind(0, 1), older=("p",))
     seed: int | None = row(_SEED, default=None)
-    data_format: str = data_format()
+    data_format: str = declare_data_format()
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         check_rank(shapes[0], self.rank)
         return (shapes[0],)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         ones = (1,) * self.rank
         return TorchParts(
-            _masked(
+            _make_dropout(
                 self.rate,
                 (None, *ones, None) if self.data_format == "channels_last" else (None, None, *ones),
             )
@@ -186,7 +188,7 @@ class SpatialDropout1d(_SpatialDropout):
     unwritten: ClassVar[frozenset[str]] = frozenset({"data_format", "trainable"})
     rank: ClassVar[int] = 1
 
-    def _faults(self) -> Iterable[tuple[str, str]]:
+    def _find_faults(self) -> Iterable[tuple[str, str]]:
         if self.data_format != "channels_last":
             yield "data_format", "must be channels_last: Keras has no other here"
 
@@ -205,7 +207,7 @@ class SpatialDropout3d(_SpatialDropout):
     rank: ClassVar[int] = 3
 
 
-def _noise(x: Any, shape: tuple[int | None, ...] | None, kind: str) -> Any:
+def _draw_noise(x: Any, shape: tuple[int | None, ...] | None, kind: str) -> Any:
     import torch
 
     extents = (
@@ -216,10 +218,10 @@ def _noise(x: Any, shape: tuple[int | None, ...] | None, kind: str) -> Any:
     return getattr(torch, kind)(extents, dtype=x.dtype, device=x.device)
 
 
-def _masked(rate: float, shape: tuple[int | None, ...]) -> Any:
+def _make_dropout(rate: float, shape: tuple[int | None, ...]) -> Any:
     def call(module: Any, x: Any) -> Any:
         if not module.training or rate == 0:
             return x
-        return x * (_noise(x, shape, "rand") >= rate) / max(1 - rate, 1e-12)
+        return x * (_draw_noise(x, shape, "rand") >= rate) / max(1 - rate, 1e-12)
 
     return call

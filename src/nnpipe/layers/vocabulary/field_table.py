@@ -11,7 +11,7 @@ from dataclasses import MISSING, dataclass
 from typing import Any, ClassVar, TypeVar
 
 from nnpipe.core.component import dataclass_transform
-from nnpipe.core.messages import shown, snake_case
+from nnpipe.core.messages import format_value, to_snake_case
 from nnpipe.layers.problems import NetworkProblem
 from nnpipe.layers.vocabulary.value_kinds import ValueKind
 
@@ -54,21 +54,25 @@ def row(
     kw_only
         Whether it must be given by name.
     """
-    return dataclasses.field(default=default, kw_only=kw_only, metadata=entry(kind, keras, older))
+    return dataclasses.field(
+        default=default, kw_only=kw_only, metadata=make_row_metadata(kind, keras, older)
+    )
 
 
-def entry(kind: ValueKind, keras: str = "", older: tuple[str, ...] = ()) -> dict[str, Any]:
+def make_row_metadata(
+    kind: ValueKind, keras: str = "", older: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """Return a row as the metadata of a field."""
     return {_ROW: (kind, keras, older)}
 
 
 def table(cls: Any) -> tuple[FieldRow, ...]:
     """Return the table of a class, in the order of the constructor's signature."""
-    return _table(cls)
+    return _build_table(cls)
 
 
 @functools.cache  # asked several times for each layer of each network
-def _table(cls: Any) -> tuple[FieldRow, ...]:
+def _build_table(cls: Any) -> tuple[FieldRow, ...]:
     rows = []
     for field in sorted(dataclasses.fields(cls), key=lambda field: field.kw_only is True):
         if _ROW in field.metadata:
@@ -77,7 +81,7 @@ def _table(cls: Any) -> tuple[FieldRow, ...]:
     return tuple(rows)
 
 
-def settle(value: Any, rank: int = 0) -> None:
+def normalize_fields(value: Any, rank: int = 0) -> None:
     """Convert the fields of a new frozen value to their normal form."""
     for item in table(type(value)):
         given = getattr(value, item.name)
@@ -86,17 +90,17 @@ def settle(value: Any, rank: int = 0) -> None:
             object.__setattr__(value, item.name, settled)
 
 
-def faults(value: Any, rank: int = 0) -> Iterator[tuple[str, str]]:
+def find_faults(value: Any, rank: int = 0) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with a value's fields, as pairs of field and fault."""
     cls: Any = type(value)
-    for name, kind, sound in _checks(cls, rank):
+    for name, kind, sound in _list_checks(cls, rank):
         given = getattr(value, name)
-        if given is not sound and (fault := kind.fault(given, rank)):
+        if given is not sound and (fault := kind.find_fault(given, rank)):
             yield name, fault
 
 
 @functools.cache  # most values of most layers are defaults, which need not be checked again
-def _checks(cls: Any, rank: int) -> tuple[tuple[str, ValueKind, Any], ...]:
+def _list_checks(cls: Any, rank: int) -> tuple[tuple[str, ValueKind, Any], ...]:
     """Return the name and kind of each field, with its default if that has no fault."""
     return tuple(
         (each.name, each.kind, each.default if _is_sound(each, rank) else MISSING)
@@ -105,7 +109,7 @@ def _checks(cls: Any, rank: int) -> tuple[tuple[str, ValueKind, Any], ...]:
 
 
 def _is_sound(item: FieldRow, rank: int) -> bool:
-    return item.default is not MISSING and not item.kind.fault(
+    return item.default is not MISSING and not item.kind.find_fault(
         item.kind.normal(item.default, rank), rank
     )
 
@@ -141,7 +145,7 @@ def write(value: Any) -> dict[str, Any]:
     }
 
 
-def keys(cls: type) -> frozenset[str]:
+def list_keys(cls: type) -> frozenset[str]:
     """Return all keys of a Keras configuration that the table of ``cls`` knows."""
     return frozenset(key for item in table(cls) for key in (item.key, *item.older))
 
@@ -158,7 +162,7 @@ class Raw:
     text: str
 
     @classmethod
-    def of(cls, value: Any) -> Raw:
+    def from_value(cls, value: Any) -> Raw:
         """Return the object for a JSON value."""
         return cls(json.dumps(value, sort_keys=True))
 
@@ -183,27 +187,27 @@ class Described:
         dataclasses.dataclass(frozen=True)(cls)
 
     def __post_init__(self) -> None:
-        settle(self)
+        normalize_fields(self)
 
     def faults(self) -> list[str]:
         """Return what is wrong with the arguments; empty if nothing is."""
-        return [f"{type(self).__name__}: {name} {fault}" for name, fault in faults(self)]
+        return [f"{type(self).__name__}: {name} {fault}" for name, fault in find_faults(self)]
 
 
-def family(base: type[T]) -> dict[str, type[T]]:
+def map_subclasses(base: type[T]) -> dict[str, type[T]]:
     """Return the subclasses of ``base`` by all their names in Keras."""
     found: dict[str, type[T]] = {}
-    for cls in _below(base):
+    for cls in _list_subclasses(base):
         if cls.__name__.startswith("_"):
             continue
         for name in (cls.__name__, *cls.aliases):
-            found[name] = found[snake_case(name)] = cls
+            found[name] = found[to_snake_case(name)] = cls
     return found
 
 
 def read_object(base: type[T], raw: Any, path: str, found: list[NetworkProblem]) -> T | Raw:
     """Read an object that Keras wrote as a name or as a class name with a configuration."""
-    known = family(base)
+    known = map_subclasses(base)
     name = raw
     config: Any = {}
     if isinstance(raw, Mapping):
@@ -218,13 +222,13 @@ def read_object(base: type[T], raw: Any, path: str, found: list[NetworkProblem])
     what = re.sub(r"\B([A-Z])", r" \1", base.__name__).lower()
     if cls is None or foreign or not isinstance(config, Mapping):
         if not isinstance(raw, (str, Mapping)):
-            found.append(NetworkProblem("argument", path, f"is no {what}: {shown(raw)}"))
+            found.append(NetworkProblem("argument", path, f"is no {what}: {format_value(raw)}"))
         else:
             found.append(
-                NetworkProblem("unknown-object", path, f"an unknown {what}: {shown(name)}")
+                NetworkProblem("unknown-object", path, f"an unknown {what}: {format_value(name)}")
             )
-        return Raw.of(raw)
-    rest = config.keys() - keys(cls) - cls.ignored
+        return Raw.from_value(raw)
+    rest = config.keys() - list_keys(cls) - cls.ignored
     extra = sorted(str(key) for key in rest if config[key] not in (None, False))
     for key in extra:
         found.append(
@@ -233,7 +237,7 @@ def read_object(base: type[T], raw: Any, path: str, found: list[NetworkProblem])
             )
         )
     if extra:
-        return Raw.of(raw)
+        return Raw.from_value(raw)
     return cls(**read(cls, config, path, found))
 
 
@@ -249,5 +253,5 @@ def write_object(module: str, value: Any) -> Any:
     }
 
 
-def _below(base: type[T]) -> list[type[T]]:
-    return [cls for child in base.__subclasses__() for cls in (child, *_below(child))]
+def _list_subclasses(base: type[T]) -> list[type[T]]:
+    return [cls for child in base.__subclasses__() for cls in (child, *_list_subclasses(child))]

@@ -123,7 +123,7 @@ class TruncatedNormal(Initialiser):
     seed: int | None = row(_SEED, default=None)
 
     def _draw(self, shape: tuple[int, ...], random: np.random.Generator) -> Any:
-        return self.mean + self.stddev * _truncated(shape, random)
+        return self.mean + self.stddev * _draw_truncated_normal(shape, random)
 
 
 class RandomUniform(Initialiser):
@@ -148,7 +148,7 @@ class _Scaled(Initialiser):
         else the deviation.
         """
         scale, mode, distribution = self._law
-        into, out = _fans(
+        into, out = _compute_fans(
             shape, getattr(self, "input_axes", None), getattr(self, "output_axes", None)
         )
         scale /= max(1.0, {"fan_in": into, "fan_out": out}.get(mode, (into + out) / 2))
@@ -169,7 +169,7 @@ class _Scaled(Initialiser):
         return (
             random.normal(0, width, shape)
             if distribution == "untruncated_normal"
-            else width * _truncated(shape, random)
+            else width * _draw_truncated_normal(shape, random)
         )
 
 
@@ -274,14 +274,14 @@ INITIALISER = NamedKind(
 """The kind of arguments that are initialisers."""
 
 
-def _truncated(shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
+def _draw_truncated_normal(shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
     values = random.normal(size=shape)
     while (far := np.abs(values) > 2).any():
         values[far] = random.normal(size=int(far.sum()))
     return values
 
 
-def _fans(
+def _compute_fans(
     shape: tuple[int, ...], into: tuple[int, ...] | None, out: tuple[int, ...] | None
 ) -> tuple[float, float]:
     if into is not None and out is not None:

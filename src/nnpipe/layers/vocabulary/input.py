@@ -36,10 +36,10 @@ class Input(Layer):
         given = {"shape": self.shape, "batch": self.batch, "name": self.name, "dtype": self.dtype}
         return Input(**{**given, "trainable": self.trainable, **changes})
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         return ((self.batch, *self.shape),)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         raise NotImplementedError("an input is given, not computed")
 
 
@@ -59,7 +59,7 @@ class Unknown(Layer):
         """The name of its class."""
         return str(self.raw.value.get("class_name"))
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         raise Misfit(
             f"({self.class_name}) is not known, so neither are the shapes that come out of it"
         )

@@ -8,9 +8,9 @@ A layer is a frozen dataclass whose first argument is the tensor that it is appl
 
 Its fields form its table (``field_table``): a field states how its values are
 checked, its name in Keras, and how values are read and written.  Its hooks state
-the rest once for all backends: the shapes of its outputs (``_shapes``), its
-weights (``_variables``), its PyTorch module (``_torch``), and what computes it in
-Keras if Keras has no such layer (``_keras``).
+the rest once for all backends: the shapes of its outputs (``_infer_shapes``), its
+weights (``_describe_variables``), its PyTorch module (``_build_torch``), and what computes it in
+Keras if Keras has no such layer (``_build_keras``).
 A new layer is one class, and no list is edited: layers are found like components,
 in nnpipe, in plugins, and in the running program.
 
@@ -26,10 +26,15 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from nnpipe.core.component import dataclass_transform
-from nnpipe.core.discoverable import Discoverable, Option, annotation_text, parameter_descriptions
+from nnpipe.core.discoverable import (
+    Discoverable,
+    Option,
+    extract_parameter_descriptions,
+    format_annotation,
+)
 from nnpipe.layers.problems import Misfit
 from nnpipe.layers.vocabulary import field_table
-from nnpipe.layers.vocabulary.field_table import Raw, entry, row
+from nnpipe.layers.vocabulary.field_table import Raw, make_row_metadata, row
 from nnpipe.layers.vocabulary.initialisers import Initialiser
 from nnpipe.layers.vocabulary.regularisers import Constraint, Regulariser
 from nnpipe.layers.vocabulary.value_kinds import ChoiceKind, FlagKind
@@ -95,7 +100,7 @@ class TorchParts:
 class KerasParts:
     """A layer in Keras: the function that computes with it, by Keras's operations (``keras.ops``).
 
-    ``call(layer, *inputs)`` gets the weights that the hook ``_variables`` declares as
+    ``call(layer, *inputs)`` gets the weights that the hook ``_describe_variables`` declares as
     ``layer.core[name]``, and whether the network is in training as ``layer.training``.  It returns
     a tensor, or a tuple of several.
     """
@@ -144,10 +149,10 @@ class Layer(Discoverable):
     """Base of all layers.
 
     Authors declare arguments with :func:`~nnpipe.layers.vocabulary.field_table.row` and write the
-    hooks: ``_torch`` always, ``_shapes`` if the output's shape differs from the input's,
-    ``_variables`` if the layer has weights, and ``_faults`` for checks that a row cannot make.  A
-    layer that names no ``keras`` class is built in Keras by ``_keras``, and in PyTorch only if it
-    has no such hook.
+    hooks: ``_build_torch`` always, ``_infer_shapes`` if the output's shape differs from the
+    input's, ``_describe_variables`` if the layer has weights, and ``_find_faults`` for checks that
+    a row cannot make.  A layer that names no ``keras`` class is built in Keras by
+    ``_build_keras``, and in PyTorch only if it has no such hook.
 
     Parameters
     ----------
@@ -203,7 +208,7 @@ class Layer(Discoverable):
 
     inputs: Inputs = field(compare=False, repr=False)
     name: str = field(default="", kw_only=True)
-    trainable: bool = field(default=True, kw_only=True, metadata=entry(FlagKind()))
+    trainable: bool = field(default=True, kw_only=True, metadata=make_row_metadata(FlagKind()))
     dtype: str = field(default="float32", kw_only=True)
 
     def __init_subclass__(cls) -> None:
@@ -211,7 +216,7 @@ class Layer(Discoverable):
         dataclasses.dataclass(frozen=True)(cls)
 
     def __post_init__(self) -> None:
-        field_table.settle(self, self.rank)
+        field_table.normalize_fields(self, self.rank)
 
     def __getitem__(self, index: int) -> LayerOutput:
         return LayerOutput(self, index)
@@ -220,8 +225,8 @@ class Layer(Discoverable):
     def options(cls) -> tuple[Option, ...]:
         """Return the arguments of the table, with their help from the docstring."""
         said, kinds = (
-            parameter_descriptions(cls),
-            {f.name: annotation_text(f.type) for f in dataclasses.fields(cls)},
+            extract_parameter_descriptions(cls),
+            {f.name: format_annotation(f.type) for f in dataclasses.fields(cls)},
         )
         return tuple(
             Option(r.name, kinds[r.name], said.get(r.name, ""), r.default)
@@ -239,7 +244,7 @@ class Layer(Discoverable):
             ``False`` makes it behave as in inference even while the rest of the network is trained,
             as a frozen feature extractor should; ``None`` follows the network.
         """
-        return LayerCall(self, tensors(inputs), training)
+        return LayerCall(self, as_tensors(inputs), training)
 
     def alone(self: L, **changes: Any) -> L:
         """Return a copy of this layer without its inputs, with some arguments changed."""
@@ -247,10 +252,10 @@ class Layer(Discoverable):
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """Yield everything that is wrong with the arguments, as pairs of argument and fault."""
-        found = list(field_table.faults(self, self.rank))
+        found = list(field_table.find_faults(self, self.rank))
         yield from found
         if not found:
-            yield from self._faults()
+            yield from self._find_faults()
 
     def shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         """Return the shapes of the outputs for inputs of these shapes.
@@ -272,11 +277,11 @@ class Layer(Discoverable):
                 else f"{least} to {most}"
             )
             raise Misfit(f"takes {wanted} inputs, not {len(shapes)}", "arity")
-        return self._shapes(*shapes)
+        return self._infer_shapes(*shapes)
 
     def variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         """Return the weights for inputs of these shapes, in Keras's order."""
-        return self._variables(*shapes)
+        return self._describe_variables(*shapes)
 
     def limits(self, backend: str) -> Iterable[str]:
         """Return what ``"torch"`` or ``"keras"`` cannot compute of this layer; nothing by
@@ -284,41 +289,41 @@ class Layer(Discoverable):
         """
         return ()
 
-    def _faults(self) -> Iterable[tuple[str, str]]:
+    def _find_faults(self) -> Iterable[tuple[str, str]]:
         return ()
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         return (shapes[0],)
 
-    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
+    def _describe_variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         return ()
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         raise NotImplementedError
 
-    def _keras(self, *shapes: Shape) -> KerasParts:
+    def _build_keras(self, *shapes: Shape) -> KerasParts:
         raise NotImplementedError
 
     @classmethod
     def has_keras_hook(cls) -> bool:
         """Return whether the class says itself what computes it in Keras."""
-        return cls._keras is not Layer._keras
+        return cls._build_keras is not Layer._build_keras
 
 
 LAST_FIRST = ("channels_last", "channels_first")
 
 
-def data_format() -> Any:
+def declare_data_format() -> Any:
     """Declare the argument ``data_format``; a configuration without it means channels last."""
     return row(ChoiceKind(LAST_FIRST, otherwise="channels_last"), default="channels_last")
 
 
-def tensors(inputs: Inputs) -> tuple[Tensor, ...]:
+def as_tensors(inputs: Inputs) -> tuple[Tensor, ...]:
     """Return inputs as a tuple, also if there is only one."""
     return (inputs,) if isinstance(inputs, (Layer, LayerCall, LayerOutput)) else tuple(inputs)
 
 
-def known(extent: int | None, what: str) -> int:
+def require_static(extent: int | None, what: str) -> int:
     """Return an extent that the layer's weights depend on.
 
     Raises

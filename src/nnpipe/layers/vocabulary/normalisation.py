@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 from nnpipe.layers.problems import Misfit
 from nnpipe.layers.vocabulary.field_table import Raw, row
 from nnpipe.layers.vocabulary.initialisers import INITIALISER, Initialiser, Ones, Zeros
-from nnpipe.layers.vocabulary.layer import Layer, LayerVariable, Shape, TorchParts, known
+from nnpipe.layers.vocabulary.layer import Layer, LayerVariable, Shape, TorchParts, require_static
 from nnpipe.layers.vocabulary.regularisers import CONSTRAINT, REGULARISER, Constraint, Regulariser
 from nnpipe.layers.vocabulary.value_kinds import FlagKind, IntegerKind, IntegersKind, NumberKind
-from nnpipe.layers.vocabulary.weighted_layer import described
+from nnpipe.layers.vocabulary.weighted_layer import get_weight_settings
 
 
 class _Norm(Layer):
-    def _axes(self, shape: Shape) -> tuple[int, ...]:
+    def _resolve_axes(self, shape: Shape) -> tuple[int, ...]:
         """Return the axes as ascending non-negative numbers, without the batch axis."""
         axis: Any = getattr(self, "axis")  # noqa: B009 - each subclass declares its own type
         axes = [
@@ -25,12 +25,15 @@ class _Norm(Layer):
             raise Misfit(f"has the axis {axis}, which {shape} lacks")
         return tuple(sorted(axes))
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
-        self._axes(shapes[0])
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+        self._resolve_axes(shapes[0])
         return (shapes[0],)
 
-    def _extents(self, shape: Shape) -> tuple[int, ...]:
-        return tuple(known(shape[axis], f"the extent of axis {axis}") for axis in self._axes(shape))
+    def _get_extents(self, shape: Shape) -> tuple[int, ...]:
+        return tuple(
+            require_static(shape[axis], f"the extent of axis {axis}")
+            for axis in self._resolve_axes(shape)
+        )
 
 
 class _Affine(_Norm):
@@ -59,24 +62,26 @@ class _Affine(_Norm):
     beta_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None, kw_only=True)
     gamma_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None, kw_only=True)
 
-    def _affine(self, shape: Shape, gamma: str = "", beta: str = "") -> list[LayerVariable]:
+    def _describe_affine(
+        self, shape: Shape, gamma: str = "", beta: str = ""
+    ) -> list[LayerVariable]:
         """Return gamma and beta, as far as they exist; the arguments are their names in PyTorch,
         if others.
         """
-        extents = self._extents(shape)
+        extents = self._get_extents(shape)
         made = (
-            [LayerVariable("gamma", extents, *described(self, "gamma"), torch=gamma)]
+            [LayerVariable("gamma", extents, *get_weight_settings(self, "gamma"), torch=gamma)]
             if self.scale
             else []
         )
         return made + (
-            [LayerVariable("beta", extents, *described(self, "beta"), torch=beta)]
+            [LayerVariable("beta", extents, *get_weight_settings(self, "beta"), torch=beta)]
             if self.center
             else []
         )
 
-    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
-        return tuple(self._affine(shapes[0]))
+    def _describe_variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
+        return tuple(self._describe_affine(shapes[0]))
 
 
 class BatchNorm(_Affine):
@@ -109,24 +114,24 @@ class BatchNorm(_Affine):
     moving_mean_initializer: Initialiser | Raw | str = row(INITIALISER, default=Zeros())
     moving_variance_initializer: Initialiser | Raw | str = row(INITIALISER, default=Ones())
 
-    def _faults(self) -> Iterable[tuple[str, str]]:
+    def _find_faults(self) -> Iterable[tuple[str, str]]:
         if isinstance(self.axis, tuple):
             yield "axis", f"must be one axis, not {self.axis}"
 
-    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
-        shape = self._extents(shapes[0])
-        made = self._affine(shapes[0], "weight", "bias")
+    def _describe_variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
+        shape = self._get_extents(shapes[0])
+        made = self._describe_affine(shapes[0], "weight", "bias")
         for name, torch in (("moving_mean", "running_mean"), ("moving_variance", "running_var")):
             initialiser = getattr(self, f"{name}_initializer")
             made.append(LayerVariable(name, shape, initialiser, trainable=False, torch=torch))
         return tuple(made)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         import torch
         from torch import nn
 
         (shape,) = shapes
-        (axis,), (count,) = self._axes(shape), self._extents(shape)
+        (axis,), (count,) = self._resolve_axes(shape), self._get_extents(shape)
         kind = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}.get(
             len(shape)
         )
@@ -159,15 +164,15 @@ class LayerNorm(_Affine):
     axis: int | tuple[int, ...] = row(IntegersKind(single=True), default=-1)
     epsilon: float = row(NumberKind(0), default=1e-3)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         (shape,) = shapes
-        axes, epsilon = self._axes(shape), self.epsilon
-        spread = _spread(shape, axes)
+        axes, epsilon = self._resolve_axes(shape), self.epsilon
+        spread = _compute_broadcast_shape(shape, axes)
 
         def call(module: Any, x: Any) -> Any:
             mean = x.mean(axes, keepdim=True)
             y = (x - mean) * ((x - mean).square().mean(axes, keepdim=True) + epsilon).rsqrt()
-            return _scaled(module.core, y, spread)
+            return _apply_affine(module.core, y, spread)
 
         return TorchParts(call, parameters(self.variables(shape)))
 
@@ -190,33 +195,33 @@ class GroupNorm(_Affine):
     axis: int = row(IntegersKind(single=True), default=-1)
     epsilon: float = row(NumberKind(0), default=1e-3)
 
-    def _faults(self) -> Iterable[tuple[str, str]]:
+    def _find_faults(self) -> Iterable[tuple[str, str]]:
         if self.groups == 0:
             yield "groups", "must be at least 1, or -1 for as many as channels"
         if isinstance(self.axis, tuple):
             yield "axis", f"must be one axis, not {self.axis}"
 
     def _count(self, shape: Shape) -> int:
-        (count,) = self._extents(shape)
+        (count,) = self._get_extents(shape)
         groups = count if self.groups == -1 else self.groups
         if count % groups:
             raise Misfit(f"has {groups} groups, which do not divide {count} channels")
         return groups
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         self._count(shapes[0])
         return (shapes[0],)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         import torch.nn.functional as F
 
         (shape,) = shapes
-        (axis,), groups, epsilon = self._axes(shape), self._count(shape), self.epsilon
-        spread = _spread(shape, (axis,))
+        (axis,), groups, epsilon = self._resolve_axes(shape), self._count(shape), self.epsilon
+        spread = _compute_broadcast_shape(shape, (axis,))
 
         def call(module: Any, x: Any) -> Any:
             y = F.group_norm(x.movedim(axis, 1), groups, eps=epsilon).movedim(1, axis)
-            return _scaled(module.core, y, spread)
+            return _apply_affine(module.core, y, spread)
 
         return TorchParts(call, parameters(self.variables(shape)))
 
@@ -233,8 +238,8 @@ class UnitNorm(_Norm):
     keras: ClassVar[str] = "UnitNormalization"
     axis: int | tuple[int, ...] = row(IntegersKind(single=True), default=-1)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
-        axes = self._axes(shapes[0])
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
+        axes = self._resolve_axes(shapes[0])
         return TorchParts(
             lambda module, x: x * x.square().sum(axes, keepdim=True).clamp_min(1e-12).rsqrt()
         )
@@ -256,15 +261,15 @@ class RMSNorm(_Norm):
     axis: int | tuple[int, ...] = row(IntegersKind(single=True), default=-1)
     epsilon: float = row(NumberKind(0), default=1e-6)
 
-    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
-        return (LayerVariable("scale", self._extents(shapes[0]), Ones(), torch="gamma"),)
+    def _describe_variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
+        return (LayerVariable("scale", self._get_extents(shapes[0]), Ones(), torch="gamma"),)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         (shape,) = shapes
-        axes, epsilon = self._axes(shape), self.epsilon
-        spread = _spread(shape, axes)
+        axes, epsilon = self._resolve_axes(shape), self.epsilon
+        spread = _compute_broadcast_shape(shape, axes)
         return TorchParts(
-            lambda module, x: _scaled(
+            lambda module, x: _apply_affine(
                 module.core, x * (x.square().mean(axes, keepdim=True) + epsilon).rsqrt(), spread
             ),
             parameters(self.variables(shape)),
@@ -279,13 +284,14 @@ def parameters(variables: Iterable[LayerVariable]) -> Any:
     return nn.ParameterDict({v.torch_name: nn.Parameter(torch.zeros(v.shape)) for v in variables})
 
 
-def _spread(shape: Shape, axes: tuple[int, ...]) -> tuple[int, ...]:
+def _compute_broadcast_shape(shape: Shape, axes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(
-        known(extent, "an axis") if axis in axes else 1 for axis, extent in enumerate(shape)
+        require_static(extent, "an axis") if axis in axes else 1
+        for axis, extent in enumerate(shape)
     )
 
 
-def _scaled(core: Any, y: Any, spread: tuple[int, ...]) -> Any:
+def _apply_affine(core: Any, y: Any, spread: tuple[int, ...]) -> Any:
     if "gamma" in core:
         y = y * core["gamma"].reshape(spread)
     if "beta" in core:

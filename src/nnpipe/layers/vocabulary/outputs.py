@@ -21,7 +21,7 @@ from nnpipe.core.errors import MissingDependency
 from nnpipe.layers.problems import Misfit
 from nnpipe.layers.vocabulary.activation_layers import Activation, Softmax
 from nnpipe.layers.vocabulary.field_table import row
-from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, data_format
+from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, declare_data_format
 from nnpipe.layers.vocabulary.reshaping import Identity
 from nnpipe.layers.vocabulary.value_kinds import (
     ChoiceKind,
@@ -30,7 +30,7 @@ from nnpipe.layers.vocabulary.value_kinds import (
     NameKind,
     NumberKind,
 )
-from nnpipe.layers.vocabulary.windows import channels
+from nnpipe.layers.vocabulary.windows import get_channels
 
 if TYPE_CHECKING:
     from nnpipe.training.outputs.output import Output
@@ -44,51 +44,53 @@ if TYPE_CHECKING:
 _BESIDE = 1e-6  # PyTorch adds it to differences before it takes their norm
 
 
-def classification(label_smoothing: float) -> Any:
+def make_classification_loss(label_smoothing: float) -> Any:
     """Return the cross entropy of logits ``(n, classes)``."""
-    keras = _keras()
+    keras = _import_keras()
     if not label_smoothing:
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
-    def smoothed_cross_entropy(truth: Any, logits: Any) -> Any:
-        chances = keras.ops.one_hot(_numbers(keras, truth, logits.shape[:-1]), logits.shape[-1])
+    def compute_smoothed_cross_entropy(truth: Any, logits: Any) -> Any:
+        chances = keras.ops.one_hot(
+            _convert_class_numbers(keras, truth, logits.shape[:-1]), logits.shape[-1]
+        )
         return keras.losses.categorical_crossentropy(
             chances, logits, from_logits=True, label_smoothing=label_smoothing
         )
 
-    return smoothed_cross_entropy
+    return compute_smoothed_cross_entropy
 
 
-def binary(positive_weight: float) -> Any:
+def make_binary_loss(positive_weight: float) -> Any:
     """Return the binary cross entropy of logits."""
-    keras = _keras()
+    keras = _import_keras()
     if positive_weight == 1.0:
         return keras.losses.BinaryCrossentropy(from_logits=True)
 
-    def weighted_binary_cross_entropy(truth: Any, logits: Any) -> Any:
+    def compute_weighted_cross_entropy(truth: Any, logits: Any) -> Any:
         ops = keras.ops
         truth = ops.reshape(ops.cast(truth, logits.dtype), ops.shape(logits))
         found = positive_weight * truth * ops.softplus(-logits) + (1 - truth) * ops.softplus(logits)
-        return _per_sample(keras, found)
+        return _reduce_to_samples(keras, found)
 
-    return weighted_binary_cross_entropy
+    return compute_weighted_cross_entropy
 
 
-def regression(distance: str) -> Any:
+def make_regression_loss(distance: str) -> Any:
     """Return the mean distance."""
-    losses = _keras().losses
+    losses = _import_keras().losses
     names = {"squared": "MeanSquaredError", "absolute": "MeanAbsoluteError", "huber": "Huber"}
     return getattr(losses, names[distance])()
 
 
-def segmentation(criterion: str, ignore: int, channels_first: bool) -> Any:
+def make_segmentation_loss(criterion: str, ignore: int, channels_first: bool) -> Any:
     """Return the segmentation loss of the logits at each position; see :class:`OutputSegmentation
     <nnpipe.training.outputs.segmentation.SegmentationOutput>`.
     """
-    keras = _keras()
+    keras = _import_keras()
     ops = keras.ops
 
-    def flat(truth: Any, logits: Any) -> tuple[Any, Any, Any]:
+    def flatten_positions(truth: Any, logits: Any) -> tuple[Any, Any, Any]:
         logits = ops.moveaxis(logits, 1, -1) if channels_first else logits
         samples, classes = ops.shape(logits)[0], logits.shape[-1]
         logits = ops.reshape(logits, (samples, -1, classes))
@@ -99,12 +101,12 @@ def segmentation(criterion: str, ignore: int, channels_first: bool) -> Any:
         return logits, chances * counted, counted
 
     def cross_entropy(truth: Any, logits: Any) -> Any:
-        logits, chances, counted = flat(truth, logits)
+        logits, chances, counted = flatten_positions(truth, logits)
         places = -ops.sum(chances * ops.log_softmax(logits), (1, 2))
         return places / ops.maximum(ops.sum(counted, (1, 2)), 1)
 
     def dice(truth: Any, logits: Any) -> Any:
-        logits, chances, counted = flat(truth, logits)
+        logits, chances, counted = flatten_positions(truth, logits)
         given = ops.softmax(logits) * counted
         both = ops.sum(given * chances, 1)
         return 1 - ops.mean((2 * both + 1) / (ops.sum(given + chances, 1) + 1), 1)
@@ -112,9 +114,9 @@ def segmentation(criterion: str, ignore: int, channels_first: bool) -> Any:
     return {"cross_entropy": cross_entropy, "dice": dice}[criterion]
 
 
-def triplets(margin: float) -> Any:
+def make_triplet_loss(margin: float) -> Any:
     """Return the triplet loss of embeddings ``(n, 3, features)``; the target is ignored."""
-    ops = _keras().ops
+    ops = _import_keras().ops
 
     def triplet_loss(truth: Any, embeddings: Any) -> Any:
         anchor, positive, negative = (embeddings[:, number] for number in range(3))
@@ -125,7 +127,7 @@ def triplets(margin: float) -> Any:
     return triplet_loss
 
 
-def _keras() -> Any:
+def _import_keras() -> Any:
     try:
         import keras
     except ImportError as error:
@@ -135,16 +137,16 @@ def _keras() -> Any:
     return keras
 
 
-def _numbers(keras: Any, truth: Any, shape: Any) -> Any:
+def _convert_class_numbers(keras: Any, truth: Any, shape: Any) -> Any:
     return keras.ops.reshape(keras.ops.cast(truth, "int32"), (-1, *shape[1:]))
 
 
-def _per_sample(keras: Any, values: Any) -> Any:
+def _reduce_to_samples(keras: Any, values: Any) -> Any:
     axes = tuple(range(1, len(values.shape)))
     return keras.ops.mean(values, axes) if axes else values
 
 
-class JudgedOutput(Layer):
+class LossOutput(Layer):
     """Base of output layers that declare their loss.
 
     Parameters
@@ -164,47 +166,45 @@ class JudgedOutput(Layer):
     weights: str | None = row(NameKind(optional=True), default=None, kw_only=True)
     scale: float = row(NumberKind(0), default=1.0, kw_only=True)
 
-    def judged(self, x: Any, batch: Any) -> Output:
+    def make_output(self, x: Any, batch: Any) -> Output:
         """Return the trainer's output for a tensor and a batch that holds the target and the
         weights.
         """
         more = {} if self.weights is None else {"weights": batch[self.weights]}
-        return self._judged(
+        return self._make_output(
             x, None if self.target is None else batch[self.target], scale=self.scale, **more
         )
 
-    def keras_loss(self) -> Any:
+    def make_keras_loss(self) -> Any:
         """Return the unscaled loss as ``keras.Model.compile`` takes it; ``None`` for outputs
         that are not trained.
         """
         raise NotImplementedError
 
-    def keras_metrics(self) -> list[Any]:
+    def make_keras_metrics(self) -> list[Any]:
         """Return the metrics as ``keras.Model.compile`` takes them."""
         return []
 
-    def meaning(self) -> Layer:
+    def make_result_layer(self) -> Layer:
         """Return the layer of the same name that turns logits into results, such as
         probabilities.
         """
         return Identity((), name=self.name)
 
-    def random_truth(
-        self, shape: tuple[int, ...], random: np.random.Generator
-    ) -> np.ndarray | None:
+    def draw_truth(self, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray | None:
         """Return random targets for an output of this shape, to try out training; ``None`` if it
         has no targets.
         """
         return None
 
-    def _judged(self, x: Any, target: Any, **more: Any) -> Output:
+    def _make_output(self, x: Any, target: Any, **more: Any) -> Output:
         raise NotImplementedError
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         return TorchParts(lambda module, x: x)
 
 
-class OutputClassification(JudgedOutput):
+class OutputClassification(LossOutput):
     """Classification: cross entropy of logits ``(n, classes)`` and integer targets ``(n,)``.
 
     Parameters
@@ -219,7 +219,7 @@ class OutputClassification(JudgedOutput):
     label_smoothing: float = row(NumberKind(0, 1), default=0.0)
     top: tuple[int, ...] = row(IntegersKind(1), default=())
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         if len(shapes[0]) != 2:
             raise Misfit(
                 f"takes one number for each class, not {shapes[0]}; flatten it, or use "
@@ -227,24 +227,24 @@ class OutputClassification(JudgedOutput):
             )
         return (shapes[0],)
 
-    def meaning(self) -> Layer:
+    def make_result_layer(self) -> Layer:
         """Probabilities."""
         return Softmax((), name=self.name)
 
-    def random_truth(self, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
+    def draw_truth(self, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
         """Return random classes."""
         return random.integers(0, shape[1], shape[0])
 
-    def _judged(self, x: Any, target: Any, **more: Any) -> Output:
+    def _make_output(self, x: Any, target: Any, **more: Any) -> Output:
         from nnpipe.training.outputs.classification import ClassificationOutput as Judged
 
         return Judged(x, target, label_smoothing=self.label_smoothing, top=self.top, **more)
 
-    def keras_loss(self) -> Any:
+    def make_keras_loss(self) -> Any:
         """Return the sparse categorical cross entropy of logits."""
-        return classification(self.label_smoothing)
+        return make_classification_loss(self.label_smoothing)
 
-    def keras_metrics(self) -> list[Any]:
+    def make_keras_metrics(self) -> list[Any]:
         """Return the accuracy and the top-k accuracies."""
         import keras
 
@@ -252,7 +252,7 @@ class OutputClassification(JudgedOutput):
         return [keras.metrics.SparseCategoricalAccuracy(name="accuracy"), *top]
 
 
-class OutputClassificationBinary(JudgedOutput):
+class OutputClassificationBinary(LossOutput):
     """Binary classification: binary cross entropy of logits and targets 0 or 1 of the same shape.
 
     Parameters
@@ -264,31 +264,31 @@ class OutputClassificationBinary(JudgedOutput):
     keras: ClassVar[str] = "Identity"
     positive_weight: float = row(NumberKind(0), default=1.0)
 
-    def meaning(self) -> Layer:
+    def make_result_layer(self) -> Layer:
         """Probabilities."""
         return Activation((), "sigmoid", name=self.name)
 
-    def random_truth(self, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
+    def draw_truth(self, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
         """Return random zeros and ones."""
         return random.integers(0, 2, shape)
 
-    def _judged(self, x: Any, target: Any, **more: Any) -> Output:
+    def _make_output(self, x: Any, target: Any, **more: Any) -> Output:
         from nnpipe.training.outputs.classification import BinaryOutput as Judged
 
         return Judged(x, target, positive_weight=self.positive_weight, **more)
 
-    def keras_loss(self) -> Any:
+    def make_keras_loss(self) -> Any:
         """Return the binary cross entropy of logits."""
-        return binary(self.positive_weight)
+        return make_binary_loss(self.positive_weight)
 
-    def keras_metrics(self) -> list[Any]:
+    def make_keras_metrics(self) -> list[Any]:
         """Return the accuracy."""
         import keras
 
         return [keras.metrics.BinaryAccuracy(name="accuracy", threshold=0.0)]
 
 
-class OutputRegression(JudgedOutput):
+class OutputRegression(LossOutput):
     """Regression: a distance between outputs and targets of the same shape.
 
     Parameters
@@ -301,20 +301,20 @@ class OutputRegression(JudgedOutput):
     keras: ClassVar[str] = "Identity"
     distance: str = row(ChoiceKind(("squared", "absolute", "huber")), default="squared")
 
-    def random_truth(self, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
+    def draw_truth(self, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
         """Return standard normal random numbers, float32."""
         return random.standard_normal(shape, np.float32)
 
-    def _judged(self, x: Any, target: Any, **more: Any) -> Output:
+    def _make_output(self, x: Any, target: Any, **more: Any) -> Output:
         from nnpipe.training.outputs.regression import RegressionOutput as Judged
 
         return Judged(x, target, distance=self.distance, **more)  # type: ignore[arg-type]  # checked by its row
 
-    def keras_loss(self) -> Any:
+    def make_keras_loss(self) -> Any:
         """Return the mean distance."""
-        return regression(self.distance)
+        return make_regression_loss(self.distance)
 
-    def keras_metrics(self) -> list[Any]:
+    def make_keras_metrics(self) -> list[Any]:
         """Return the mean absolute error and the root mean squared error."""
         import keras
 
@@ -324,7 +324,7 @@ class OutputRegression(JudgedOutput):
         ]
 
 
-class OutputSegmentation(JudgedOutput):
+class OutputSegmentation(LossOutput):
     """Segmentation: logits of the classes at each position, and integer targets without the axis of
     classes.
 
@@ -341,41 +341,43 @@ class OutputSegmentation(JudgedOutput):
     keras: ClassVar[str] = "Identity"
     criterion: str = row(ChoiceKind(("cross_entropy", "dice")), default="cross_entropy")
     ignore: int = row(IntegerKind(-(1 << 31), 1 << 31), default=-100)
-    data_format: str = data_format()
+    data_format: str = declare_data_format()
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         if len(shapes[0]) < 3:
             raise Misfit(
                 f"takes at least one axis of places besides that of classes, not {shapes[0]}"
             )
-        channels(shapes[0], self.data_format)
+        get_channels(shapes[0], self.data_format)
         return (shapes[0],)
 
-    def meaning(self) -> Layer:
+    def make_result_layer(self) -> Layer:
         """Return the layer that gives probabilities at each position."""
         return Softmax((), -1 if self.data_format == "channels_last" else 1, name=self.name)
 
-    def random_truth(self, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
+    def draw_truth(self, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
         """Return a random class for each position."""
         last = self.data_format == "channels_last"
         return random.integers(
             0, shape[-1 if last else 1], shape[:-1] if last else (shape[0], *shape[2:])
         )
 
-    def _judged(self, x: Any, target: Any, **more: Any) -> Output:
+    def _make_output(self, x: Any, target: Any, **more: Any) -> Output:
         from nnpipe.training.outputs.segmentation import SegmentationOutput as Judged
 
         logits = x.movedim(-1, 1) if self.data_format == "channels_last" else x
         return Judged(logits, target, criterion=self.criterion, ignore=self.ignore, **more)  # type: ignore[arg-type]
 
-    def keras_loss(self) -> Any:
+    def make_keras_loss(self) -> Any:
         """Return the loss of each sample: the mean over the positions that count, or their Dice
         loss.
         """
-        return segmentation(self.criterion, self.ignore, self.data_format == "channels_first")
+        return make_segmentation_loss(
+            self.criterion, self.ignore, self.data_format == "channels_first"
+        )
 
 
-class OutputEmbedding(JudgedOutput):
+class OutputEmbedding(LossOutput):
     """Embeddings that are recorded for inspection and add no loss; ``target`` may name labels
     for their colours.
     """
@@ -383,17 +385,17 @@ class OutputEmbedding(JudgedOutput):
     keras: ClassVar[str] = "Identity"
     target: str | None = row(NameKind(optional=True), default=None)
 
-    def _judged(self, x: Any, target: Any, **more: Any) -> Output:
+    def _make_output(self, x: Any, target: Any, **more: Any) -> Output:
         from nnpipe.training.outputs.embedding import EmbeddingOutput as Judged
 
         return Judged(x, target, **more)
 
-    def keras_loss(self) -> Any:
+    def make_keras_loss(self) -> Any:
         """Return ``None``: it adds no loss."""
         return None
 
 
-class OutputTriplets(JudgedOutput):
+class OutputTriplets(LossOutput):
     """Triplet loss of embeddings ``(n, 3, features)``: an anchor, a positive and a negative per
     sample.
 
@@ -410,12 +412,12 @@ class OutputTriplets(JudgedOutput):
     target: str | None = row(NameKind(optional=True), default=None)
     margin: float = row(NumberKind(0), default=1.0)
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         if len(shapes[0]) != 3 or shapes[0][1] != 3:
             raise Misfit(f"takes three embeddings a sample, (n, 3, features), not {shapes[0]}")
         return (shapes[0],)
 
-    def _judged(self, x: Any, target: Any, **more: Any) -> Output:
+    def _make_output(self, x: Any, target: Any, **more: Any) -> Output:
         from nnpipe.training.outputs.embedding import TripletOutput as Judged
 
         anchor, positive, negative = x.unbind(1)
@@ -423,6 +425,6 @@ class OutputTriplets(JudgedOutput):
             anchor, target, positive=positive, negative=negative, margin=self.margin, **more
         )
 
-    def keras_loss(self) -> Any:
+    def make_keras_loss(self) -> Any:
         """Return the triplet loss; it ignores the target that Keras asks for."""
-        return triplets(self.margin)
+        return make_triplet_loss(self.margin)

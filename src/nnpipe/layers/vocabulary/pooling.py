@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from nnpipe.layers.vocabulary.field_table import row
-from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, data_format
+from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, declare_data_format
 from nnpipe.layers.vocabulary.value_kinds import ChoiceKind, FlagKind, SizesKind
 from nnpipe.layers.vocabulary.windows import (
-    channels,
     check_rank,
-    joined,
-    padder,
-    slid,
-    spatial,
+    count_window_positions,
+    get_channels,
+    get_spatial_extents,
+    join_shape,
+    make_padder,
     with_channels_first,
 )
 
@@ -37,19 +37,26 @@ class _Pool(Layer):
     pool_size: int | tuple[int, ...] = row(SizesKind(), default=2, older=("pool_length",))
     strides: int | tuple[int, ...] | None = row(SizesKind(optional=True), default=None)
     padding: str = row(ChoiceKind(("valid", "same")), default="valid")
-    data_format: str = data_format()
+    data_format: str = declare_data_format()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.strides is None:  # Keras writes the window's size in this case as well
             object.__setattr__(self, "strides", self.pool_size)
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         (shape,) = shapes
         check_rank(shape, self.rank)
-        windows = zip(spatial(shape, self.data_format), self._size, self._strides, strict=True)
-        extents = [slid(extent, size, stride, 1, self.padding) for extent, size, stride in windows]
-        return (joined(shape[0], extents, channels(shape, self.data_format), self.data_format),)
+        windows = zip(
+            get_spatial_extents(shape, self.data_format), self._size, self._strides, strict=True
+        )
+        extents = [
+            count_window_positions(extent, size, stride, 1, self.padding)
+            for extent, size, stride in windows
+        ]
+        return (
+            join_shape(shape[0], extents, get_channels(shape, self.data_format), self.data_format),
+        )
 
     @property
     def _size(self) -> tuple[int, ...]:
@@ -61,16 +68,16 @@ class _Pool(Layer):
         assert isinstance(self.strides, tuple)
         return self.strides
 
-    def _padder(self, fill: float) -> Any:
-        return padder(self._size, self._strides, (1,) * self.rank, self.padding, fill)
+    def _make_padder(self, fill: float) -> Any:
+        return make_padder(self._size, self._strides, (1,) * self.rank, self.padding, fill)
 
 
 class _MaxPool(_Pool):
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         from torch import nn
 
         core = getattr(nn, f"MaxPool{self.rank}d")(self._size, self._strides)
-        pad = self._padder(float("-inf"))
+        pad = self._make_padder(float("-inf"))
         return TorchParts(
             with_channels_first(lambda module, x: module.core(pad(x)), self.data_format), core
         )
@@ -101,11 +108,11 @@ class MaxPool3d(_MaxPool):
 
 
 class _AvgPool(_Pool):
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         from torch import nn
 
         core = getattr(nn, f"AvgPool{self.rank}d")(self._size, self._strides)
-        pad, same = self._padder(0.0), self.padding == "same"
+        pad, same = self._make_padder(0.0), self.padding == "same"
 
         def call(module: Any, x: Any) -> Any:
             padded = pad(x)
@@ -152,17 +159,19 @@ class _GlobalPool(Layer):
         Whether spatial axes are kept with length 1.
     """
 
-    data_format: str = data_format()
+    data_format: str = declare_data_format()
     keepdims: bool = row(FlagKind(), default=False)
     reduction: ClassVar[str]
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         (shape,) = shapes
         check_rank(shape, self.rank)
         extents = (1,) * self.rank if self.keepdims else ()
-        return (joined(shape[0], extents, channels(shape, self.data_format), self.data_format),)
+        return (
+            join_shape(shape[0], extents, get_channels(shape, self.data_format), self.data_format),
+        )
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         first = 1 if self.data_format == "channels_last" else 2
         axes = tuple(range(first, first + self.rank))
         reduction, keepdims = self.reduction, self.keepdims

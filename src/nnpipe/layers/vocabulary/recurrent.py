@@ -12,11 +12,11 @@ from nnpipe.layers.problems import Misfit
 from nnpipe.layers.vocabulary.activations import ACTIVATION, ActivationFunction
 from nnpipe.layers.vocabulary.field_table import Raw, row
 from nnpipe.layers.vocabulary.initialisers import INITIALISER, Initialiser, Orthogonal
-from nnpipe.layers.vocabulary.layer import LayerVariable, Shape, TorchParts, known
+from nnpipe.layers.vocabulary.layer import LayerVariable, Shape, TorchParts, require_static
 from nnpipe.layers.vocabulary.normalisation import parameters
 from nnpipe.layers.vocabulary.regularisers import CONSTRAINT, REGULARISER, Constraint, Regulariser
 from nnpipe.layers.vocabulary.value_kinds import FlagKind, IntegerKind, NumberKind
-from nnpipe.layers.vocabulary.weighted_layer import Kernelled, described, function_of
+from nnpipe.layers.vocabulary.weighted_layer import Kernelled, get_activation, get_weight_settings
 
 
 class Recurrent(Kernelled):
@@ -76,11 +76,11 @@ class Recurrent(Kernelled):
     unroll: bool = row(FlagKind(), default=False)
     seed: int | None = row(IntegerKind(0, 2**63 - 1, optional=True), default=None)
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         shape, *initial = shapes
         if len(shape) != 3:
             raise Misfit(f"takes samples, steps and features, not {shape}")
-        known(shape[2], "the number of features")
+        require_static(shape[2], "the number of features")
         if len(initial) not in (0, self.states) or any(s[1:] != (self.units,) for s in initial):
             raise Misfit(
                 f"starts from {self.states} states of {self.units}, not from {tuple(initial)}"
@@ -89,17 +89,19 @@ class Recurrent(Kernelled):
         first = (shape[0], shape[1], self.units) if self.return_sequences else state
         return (first, *[state] * self.states) if self.return_state else (first,)
 
-    def _bias(self) -> LayerVariable:
-        return LayerVariable("bias", (self.gates * self.units,), *described(self, "bias"))
+    def _describe_bias(self) -> LayerVariable:
+        return LayerVariable("bias", (self.gates * self.units,), *get_weight_settings(self, "bias"))
 
-    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
+    def _describe_variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         width = self.gates * self.units
-        into = known(shapes[0][2], "the number of features")
+        into = require_static(shapes[0][2], "the number of features")
         found = [
-            LayerVariable("kernel", (into, width), *described(self, "kernel")),
-            LayerVariable("recurrent_kernel", (self.units, width), *described(self, "recurrent")),
+            LayerVariable("kernel", (into, width), *get_weight_settings(self, "kernel")),
+            LayerVariable(
+                "recurrent_kernel", (self.units, width), *get_weight_settings(self, "recurrent")
+            ),
         ]
-        found += [self._bias()] if self.use_bias else []
+        found += [self._describe_bias()] if self.use_bias else []
         return tuple(dataclasses.replace(v, place=f"cell/vars/{i}") for i, v in enumerate(found))
 
     def limits(self, backend: str) -> Iterable[str]:
@@ -110,13 +112,15 @@ class Recurrent(Kernelled):
             else []
         )
 
-    def _step(self, weights: Any, x: Any, states: tuple[Any, ...], h: Any) -> tuple[Any, ...]:
+    def _compute_next_states(
+        self, weights: Any, x: Any, states: tuple[Any, ...], h: Any
+    ) -> tuple[Any, ...]:
         """Return the next states; ``x`` is one step times the kernel, ``h`` the last output
         after dropout.
         """
         raise NotImplementedError
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         return TorchParts(self._run, parameters(self.variables(*shapes)))
 
     def _run(self, module: Any, x: Any, *initial: Any) -> Any:
@@ -138,7 +142,7 @@ class Recurrent(Kernelled):
             projected = projected + (bias[0] if bias.ndim == 2 else bias)
         outputs = []
         for step in projected.unbind(1):
-            states = self._step(weights, step, states, states[0] * mask)
+            states = self._compute_next_states(weights, step, states, states[0] * mask)
             outputs.append(states[0])
         first = torch.stack(outputs, 1) if self.return_sequences else states[0]
         return (first, *states) if self.return_state else first
@@ -150,8 +154,10 @@ class SimpleRNN(Recurrent):
     keras: ClassVar[str] = "SimpleRNN"
     takes: ClassVar[tuple[int, int | None]] = (1, 2)
 
-    def _step(self, weights: Any, x: Any, states: tuple[Any, ...], h: Any) -> tuple[Any, ...]:
-        return (function_of(self)(x + h @ weights["recurrent_kernel"]),)
+    def _compute_next_states(
+        self, weights: Any, x: Any, states: tuple[Any, ...], h: Any
+    ) -> tuple[Any, ...]:
+        return (get_activation(self)(x + h @ weights["recurrent_kernel"]),)
 
 
 class _Gated(Recurrent):
@@ -184,14 +190,16 @@ class LSTM(_Gated):
     takes: ClassVar[tuple[int, int | None]] = (1, 3)
     unit_forget_bias: bool = row(FlagKind(), default=True, kw_only=True)
 
-    def _bias(self) -> LayerVariable:
-        bias = super()._bias()
+    def _describe_bias(self) -> LayerVariable:
+        bias = super()._describe_bias()
         if self.unit_forget_bias and isinstance(bias.initialiser, Initialiser):
             return dataclasses.replace(bias, initialiser=_Remembering(bias.initialiser))
         return bias
 
-    def _step(self, weights: Any, x: Any, states: tuple[Any, ...], h: Any) -> tuple[Any, ...]:
-        gate, activation = function_of(self, "recurrent_activation"), function_of(self)
+    def _compute_next_states(
+        self, weights: Any, x: Any, states: tuple[Any, ...], h: Any
+    ) -> tuple[Any, ...]:
+        gate, activation = get_activation(self, "recurrent_activation"), get_activation(self)
         i, f, c, o = (x + h @ weights["recurrent_kernel"]).chunk(4, -1)
         memory = gate(f) * states[1] + gate(i) * activation(c)
         return gate(o) * activation(memory), memory
@@ -212,14 +220,16 @@ class GRU(_Gated):
     takes: ClassVar[tuple[int, int | None]] = (1, 2)
     reset_after: bool = row(FlagKind(), default=True, kw_only=True)
 
-    def _bias(self) -> LayerVariable:
-        bias = super()._bias()
+    def _describe_bias(self) -> LayerVariable:
+        bias = super()._describe_bias()
         return dataclasses.replace(bias, shape=(2, *bias.shape)) if self.reset_after else bias
 
-    def _step(self, weights: Any, x: Any, states: tuple[Any, ...], h: Any) -> tuple[Any, ...]:
+    def _compute_next_states(
+        self, weights: Any, x: Any, states: tuple[Any, ...], h: Any
+    ) -> tuple[Any, ...]:
         gate, activation, u = (
-            function_of(self, "recurrent_activation"),
-            function_of(self),
+            get_activation(self, "recurrent_activation"),
+            get_activation(self),
             self.units,
         )
         kernel = weights["recurrent_kernel"]

@@ -114,7 +114,7 @@ class MaxNorm(Constraint):
 
     def project(self, x: Any) -> Any:
         """Return the weight with vectors that are too long scaled down."""
-        norms = _norms(x, self.axis)
+        norms = _compute_norms(x, self.axis)
         return x * (norms.clamp(0, self.max_value) / (_EPSILON + norms))
 
 
@@ -138,7 +138,7 @@ class MinMaxNorm(Constraint):
 
     def project(self, x: Any) -> Any:
         """Return the weight with its vectors scaled towards the range."""
-        norms = _norms(x, self.axis)
+        norms = _compute_norms(x, self.axis)
         wanted = self.rate * norms.clamp(self.min_value, self.max_value) + (1 - self.rate) * norms
         return x * (wanted / (_EPSILON + norms))
 
@@ -156,7 +156,7 @@ class UnitNorm(Constraint):
 
     def project(self, x: Any) -> Any:
         """Return the weight divided by its norm."""
-        return x / (_EPSILON + _norms(x, self.axis))
+        return x / (_EPSILON + _compute_norms(x, self.axis))
 
 
 class NonNeg(Constraint):
@@ -177,5 +177,5 @@ CONSTRAINT = NamedKind(
 """The kind of arguments that are constraints."""
 
 
-def _norms(x: Any, axis: int | tuple[int, ...]) -> Any:
+def _compute_norms(x: Any, axis: int | tuple[int, ...]) -> Any:
     return x.square().sum(axis, keepdim=True).sqrt()

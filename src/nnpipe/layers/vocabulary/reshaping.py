@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from nnpipe.layers.problems import Misfit
 from nnpipe.layers.vocabulary.field_table import row
-from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, data_format
+from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, declare_data_format
 from nnpipe.layers.vocabulary.regularisers import L1L2
 from nnpipe.layers.vocabulary.value_kinds import (
     FlagKind,
@@ -19,7 +19,7 @@ from nnpipe.layers.vocabulary.value_kinds import (
     NumberKind,
     NumbersKind,
 )
-from nnpipe.layers.vocabulary.windows import channels_last
+from nnpipe.layers.vocabulary.windows import move_channels_last
 
 
 class Identity(Layer):
@@ -27,7 +27,7 @@ class Identity(Layer):
 
     keras: ClassVar[str] = "Identity"
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         return TorchParts(lambda module, x: x)
 
 
@@ -46,7 +46,7 @@ class Rescaling(Layer):
     scale: float | tuple[float, ...] = row(NumbersKind())
     offset: float | tuple[float, ...] = row(NumbersKind(), default=0.0)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         scale, offset = self.scale, self.offset
         return TorchParts(
             lambda module, x: x.float() * x.new_tensor(scale).float() + x.new_tensor(offset).float()
@@ -74,7 +74,7 @@ class ActivityRegularization(Layer):
         """The penalty on the outputs."""
         return L1L2(self.l1, self.l2)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         return TorchParts(lambda module, x: x)
 
 
@@ -95,7 +95,7 @@ class Reshape(Layer):
             object.__setattr__(self, "target_shape", (self.target_shape,))
         super().__post_init__()
 
-    def _faults(self) -> Iterable[tuple[str, str]]:
+    def _find_faults(self) -> Iterable[tuple[str, str]]:
         if self._target.count(-1) > 1 or 0 in self._target:
             yield "target_shape", f"may have one -1 and no 0, not {self.target_shape}"
 
@@ -104,7 +104,7 @@ class Reshape(Layer):
         assert isinstance(self.target_shape, tuple)
         return self.target_shape
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         (shape,) = shapes
         rest = shape[1:]
         if None in rest:
@@ -116,7 +116,7 @@ class Reshape(Layer):
             (shape[0], *(size // given if extent == -1 else extent for extent in self._target)),
         )
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         target = self._target
         return TorchParts(lambda module, x: x.reshape(x.shape[0], *target))
 
@@ -132,15 +132,15 @@ class Flatten(Layer):
     """
 
     keras: ClassVar[str] = "Flatten"
-    data_format: str = data_format()
+    data_format: str = declare_data_format()
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         rest = shapes[0][1:]
         return (
             (shapes[0][0], None if None in rest else math.prod(extent or 0 for extent in rest)),
         )
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         # Keras moves channels to the end before flattening, so that both formats give the same
         # values.
         first = self.data_format == "channels_first"
@@ -148,7 +148,7 @@ class Flatten(Layer):
         def call(module: Any, x: Any) -> Any:
             if x.ndim == 1:
                 return x.unsqueeze(1)
-            return (channels_last(x) if first and x.ndim > 2 else x).flatten(1)
+            return (move_channels_last(x) if first and x.ndim > 2 else x).flatten(1)
 
         return TorchParts(call)
 
@@ -165,17 +165,17 @@ class Permute(Layer):
     keras: ClassVar[str] = "Permute"
     dims: tuple[int, ...] = row(IntegersKind(1))
 
-    def _faults(self) -> Iterable[tuple[str, str]]:
+    def _find_faults(self) -> Iterable[tuple[str, str]]:
         if sorted(self.dims) != list(range(1, len(self.dims) + 1)):
             yield "dims", f"must name each axis once, from 1 to {len(self.dims)}, not {self.dims}"
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         (shape,) = shapes
         if len(shape) != len(self.dims) + 1:
             raise Misfit(f"orders {len(self.dims)} axes, not those of {shape}")
         return ((shape[0], *(shape[axis] for axis in self.dims)),)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         dims = self.dims
         return TorchParts(lambda module, x: x.permute(0, *dims))
 
@@ -192,13 +192,13 @@ class RepeatVector(Layer):
     keras: ClassVar[str] = "RepeatVector"
     n: int = row(IntegerKind())
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         (shape,) = shapes
         if len(shape) != 2:
             raise Misfit(f"takes vectors, not {shape}")
         return ((shape[0], self.n, shape[1]),)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         n = self.n
         return TorchParts(lambda module, x: x.unsqueeze(1).repeat(1, n, 1))
 
@@ -211,12 +211,12 @@ class _Merge(Layer):
 class _Elementwise(_Merge):
     pair: ClassVar[Callable[[Any, Any], Any]]
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         return (reduce(_broadcast, shapes),)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         pair = type(self).pair
-        return TorchParts(lambda module, *xs: reduce(pair, _aligned(xs)))
+        return TorchParts(lambda module, *xs: reduce(pair, _align_ranks(xs)))
 
 
 class Add(_Elementwise):
@@ -247,8 +247,8 @@ class Average(_Elementwise):
     keras: ClassVar[str] = "Average"
     pair: ClassVar[Callable[[Any, Any], Any]] = staticmethod(operator.add)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
-        return TorchParts(lambda module, *xs: reduce(operator.add, _aligned(xs)) / len(xs))
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
+        return TorchParts(lambda module, *xs: reduce(operator.add, _align_ranks(xs)) / len(xs))
 
 
 class Maximum(_Elementwise):
@@ -278,7 +278,7 @@ class Concatenate(_Merge):
     takes: ClassVar[tuple[int, int | None]] = (1, None)
     axis: int = row(IntegersKind(single=True), default=-1)
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         axis, rank = self.axis, len(shapes[0])
         if isinstance(axis, tuple) or not -rank <= axis < rank:
             raise Misfit(f"has the axis {axis}, which {shapes[0]} lacks")
@@ -296,7 +296,7 @@ class Concatenate(_Merge):
         extents = [next((s[i] for s in shapes if s[i] is not None), None) for i in range(rank)]
         return (tuple(total if i == axis else extent for i, extent in enumerate(extents)),)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         import torch
 
         axis = self.axis
@@ -320,7 +320,7 @@ class Dot(_Merge):
     axes: int | tuple[int, ...] = row(IntegersKind(single=True))
     normalize: bool = row(FlagKind(), default=False)
 
-    def _pair(self, *shapes: Shape) -> tuple[int, int]:
+    def _resolve_axes(self, *shapes: Shape) -> tuple[int, int]:
         axes = self.axes if isinstance(self.axes, tuple) else (self.axes, self.axes)
         if len(axes) != 2:
             raise Misfit(f"has the axes {axes}; it takes one for each input")
@@ -331,16 +331,16 @@ class Dot(_Merge):
             found.append(axis % len(shape))
         return found[0], found[1]
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         a, b = shapes
-        i, j = self._pair(a, b)
+        i, j = self._resolve_axes(a, b)
         if a[i] is not None and b[j] is not None and a[i] != b[j]:
             raise Misfit(f"cannot multiply axis {i} of {a} with axis {j} of {b}")
         rest = (*a[1:i], *a[i + 1 :], *b[1:j], *b[j + 1 :])
         return ((a[0], *(rest or (1,))),)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
-        i, j = self._pair(*shapes)
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
+        i, j = self._resolve_axes(*shapes)
         normalize = self.normalize
 
         def call(module: Any, a: Any, b: Any) -> Any:
@@ -376,7 +376,7 @@ def _broadcast(a: Shape, b: Shape) -> Shape:
     return tuple(found)
 
 
-def _aligned(xs: tuple[Any, ...]) -> list[Any]:
+def _align_ranks(xs: tuple[Any, ...]) -> list[Any]:
     rank = max(x.ndim for x in xs)
     return [
         x.reshape(x.shape[0], *[1] * (rank - x.ndim), *x.shape[1:]) if x.ndim < rank else x

@@ -7,15 +7,15 @@ from typing import Any, ClassVar
 
 from nnpipe.layers.problems import Misfit
 from nnpipe.layers.vocabulary.field_table import row
-from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, data_format
+from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, declare_data_format
 from nnpipe.layers.vocabulary.value_kinds import ChoiceKind, PadsKind, SizesKind
 from nnpipe.layers.vocabulary.windows import (
-    channels,
-    channels_first,
-    channels_last,
     check_rank,
-    joined,
-    spatial,
+    get_channels,
+    get_spatial_extents,
+    join_shape,
+    move_channels_first,
+    move_channels_last,
 )
 
 
@@ -28,27 +28,27 @@ class _Edged(Layer):
     def _format(self) -> str:
         return str(getattr(self, "data_format"))  # noqa: B009 - subclasses declare it, after their first argument
 
-    def _edges(self) -> tuple[tuple[int, int], ...]:
+    def _compute_edges(self) -> tuple[tuple[int, int], ...]:
         """Return how many elements to add before and after each axis; negative numbers cut."""
         raise NotImplementedError
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         (shape,) = shapes
         check_rank(shape, self.rank)
         extents = [
             None if extent is None else extent + before + after
             for extent, (before, after) in zip(
-                spatial(shape, self._format), self._edges(), strict=True
+                get_spatial_extents(shape, self._format), self._compute_edges(), strict=True
             )
         ]
         if any(extent is not None and extent < 1 for extent in extents):
             raise Misfit(f"leaves nothing of {shape}")
-        return (joined(shape[0], extents, channels(shape, self._format), self._format),)
+        return (join_shape(shape[0], extents, get_channels(shape, self._format), self._format),)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         import torch.nn.functional as F
 
-        flat = [side for pair in reversed(self._edges()) for side in pair]
+        flat = [side for pair in reversed(self._compute_edges()) for side in pair]
         if self._format == "channels_last":
             flat = [0, 0, *flat]
         return TorchParts(lambda module, x: F.pad(x, flat))
@@ -67,9 +67,9 @@ class _ZeroPad(_Edged):
     """
 
     padding: int | tuple[Any, ...] = row(PadsKind(), default=1)
-    data_format: str = data_format()
+    data_format: str = declare_data_format()
 
-    def _edges(self) -> tuple[tuple[int, int], ...]:
+    def _compute_edges(self) -> tuple[tuple[int, int], ...]:
         assert isinstance(self.padding, tuple)
         return self.padding
 
@@ -108,9 +108,9 @@ class _Crop(_Edged):
     """
 
     cropping: int | tuple[Any, ...] = row(PadsKind(), default=1)
-    data_format: str = data_format()
+    data_format: str = declare_data_format()
 
-    def _edges(self) -> tuple[tuple[int, int], ...]:
+    def _compute_edges(self) -> tuple[tuple[int, int], ...]:
         assert isinstance(self.cropping, tuple)
         return tuple((-before, -after) for before, after in self.cropping)
 
@@ -122,8 +122,8 @@ class Crop1d(_Crop):
     unwritten: ClassVar[frozenset[str]] = frozenset({"data_format"})
     rank: ClassVar[int] = 1
 
-    def _faults(self) -> Iterable[tuple[str, str]]:
-        return _only_last(self.data_format)
+    def _find_faults(self) -> Iterable[tuple[str, str]]:
+        return _check_channels_last(self.data_format)
 
 
 class Crop2d(_Crop):
@@ -152,19 +152,23 @@ class _UpSample(Layer):
     """
 
     size: int | tuple[int, ...] = row(SizesKind(), default=2, older=("length",))
-    data_format: str = data_format()
+    data_format: str = declare_data_format()
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         (shape,) = shapes
         check_rank(shape, self.rank)
         assert isinstance(self.size, tuple)
         extents = [
             None if extent is None else extent * factor
-            for extent, factor in zip(spatial(shape, self.data_format), self.size, strict=True)
+            for extent, factor in zip(
+                get_spatial_extents(shape, self.data_format), self.size, strict=True
+            )
         ]
-        return (joined(shape[0], extents, channels(shape, self.data_format), self.data_format),)
+        return (
+            join_shape(shape[0], extents, get_channels(shape, self.data_format), self.data_format),
+        )
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         assert isinstance(self.size, tuple)
         first = 1 if self.data_format == "channels_last" else 2
         factors = [(axis, factor) for axis, factor in enumerate(self.size, first) if factor > 1]
@@ -185,8 +189,8 @@ class UpSample1d(_UpSample):
     rank: ClassVar[int] = 1
     size: int | tuple[int, ...] = row(SizesKind(bare=True), default=2, older=("length",))
 
-    def _faults(self) -> Iterable[tuple[str, str]]:
-        return _only_last(self.data_format)
+    def _find_faults(self) -> Iterable[tuple[str, str]]:
+        return _check_channels_last(self.data_format)
 
 
 class UpSample2d(_UpSample):
@@ -224,9 +228,9 @@ class UpSample2d(_UpSample):
             return []
         return [f"the interpolation {self.interpolation} is not offered"]
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         if self.interpolation == "nearest":
-            return super()._torch(*shapes)
+            return super()._build_torch(*shapes)
         import torch.nn.functional as F
 
         last = self.data_format == "channels_last"
@@ -234,8 +238,10 @@ class UpSample2d(_UpSample):
         scale = [float(factor) for factor in self.size]
 
         def call(module: Any, x: Any) -> Any:
-            y = F.interpolate(channels_first(x) if last else x, scale_factor=scale, mode="bilinear")
-            return channels_last(y) if last else y
+            y = F.interpolate(
+                move_channels_first(x) if last else x, scale_factor=scale, mode="bilinear"
+            )
+            return move_channels_last(y) if last else y
 
         return TorchParts(call)
 
@@ -247,6 +253,6 @@ class UpSample3d(_UpSample):
     rank: ClassVar[int] = 3
 
 
-def _only_last(said: str) -> Iterable[tuple[str, str]]:
+def _check_channels_last(said: str) -> Iterable[tuple[str, str]]:
     if said != "channels_last":
         yield "data_format", "must be channels_last: Keras has no other here"

@@ -28,7 +28,7 @@ class ValueKind:
         """Return a value in its normal form, or unchanged if it is invalid."""
         return value
 
-    def fault(self, value: Any, rank: int) -> str:
+    def find_fault(self, value: Any, rank: int) -> str:
         """Return what is wrong with a value in its normal form; empty if nothing is."""
         raise NotImplementedError
 
@@ -51,14 +51,14 @@ def is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def frozen(value: Any) -> Any:
+def to_tuples(value: Any) -> Any:
     """Return a value with all lists, nested ones included, turned into tuples."""
-    return tuple(frozen(item) for item in value) if isinstance(value, (list, tuple)) else value
+    return tuple(to_tuples(item) for item in value) if isinstance(value, (list, tuple)) else value
 
 
-def thawed(value: Any) -> Any:
+def to_lists(value: Any) -> Any:
     """Return a value with all tuples, nested ones included, turned into lists."""
-    return [thawed(item) for item in value] if isinstance(value, (list, tuple)) else value
+    return [to_lists(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class IntegerKind(ValueKind):
     def normal(self, value: Any, rank: int) -> Any:
         return int(value) if isinstance(value, float) and value.is_integer() else value
 
-    def fault(self, value: Any, rank: int) -> str:
+    def find_fault(self, value: Any, rank: int) -> str:
         if value is None and self.optional:
             return ""
         if not is_integer(value):
@@ -92,7 +92,7 @@ class NumberKind(ValueKind):
     most: float = math.inf
     optional: bool = False
 
-    def fault(self, value: Any, rank: int) -> str:
+    def find_fault(self, value: Any, rank: int) -> str:
         if value is None and self.optional:
             return ""
         if not is_number(value):
@@ -107,7 +107,7 @@ class NumberKind(ValueKind):
 class FlagKind(ValueKind):
     """True or false."""
 
-    def fault(self, value: Any, rank: int) -> str:
+    def find_fault(self, value: Any, rank: int) -> str:
         return "" if isinstance(value, bool) else f"must be true or false, not {value!r}"
 
 
@@ -117,7 +117,7 @@ class NameKind(ValueKind):
 
     optional: bool = False
 
-    def fault(self, value: Any, rank: int) -> str:
+    def find_fault(self, value: Any, rank: int) -> str:
         if value is None and self.optional:
             return ""
         return "" if isinstance(value, str) and value else f"must be a name, not {value!r}"
@@ -137,7 +137,7 @@ class ChoiceKind(ValueKind):
     def parse(self, raw: Any, path: str, found: list[NetworkProblem]) -> Any:
         return self.otherwise if raw is None and self.otherwise else raw
 
-    def fault(self, value: Any, rank: int) -> str:
+    def find_fault(self, value: Any, rank: int) -> str:
         if value is None and self.optional:
             return ""
         return (
@@ -155,9 +155,9 @@ class SizesKind(ValueKind):
     bare: bool = False  # whether Keras takes the value of a single axis without a list
 
     def normal(self, value: Any, rank: int) -> Any:
-        return (value,) * rank if is_integer(value) else frozen(value)
+        return (value,) * rank if is_integer(value) else to_tuples(value)
 
-    def fault(self, value: Any, rank: int) -> str:
+    def find_fault(self, value: Any, rank: int) -> str:
         if value is None and self.optional:
             return ""
         good = isinstance(value, tuple) and len(value) == rank and all(is_integer(v) for v in value)
@@ -168,7 +168,7 @@ class SizesKind(ValueKind):
         return ""
 
     def emit(self, value: Any) -> Any:
-        return value[0] if self.bare else thawed(value)
+        return value[0] if self.bare else to_lists(value)
 
 
 class PadsKind(ValueKind):
@@ -177,7 +177,7 @@ class PadsKind(ValueKind):
     """
 
     def normal(self, value: Any, rank: int) -> Any:
-        value = frozen(value)
+        value = to_tuples(value)
         if is_integer(value):
             value = (value,) * rank
         if (
@@ -193,7 +193,7 @@ class PadsKind(ValueKind):
             else value
         )
 
-    def fault(self, value: Any, rank: int) -> str:
+    def find_fault(self, value: Any, rank: int) -> str:
         good = isinstance(value, tuple) and len(value) == rank
         good = good and all(isinstance(pair, tuple) and len(pair) == 2 for pair in value)
         if not good or not all(is_integer(v) and 0 <= v <= LARGEST for pair in value for v in pair):
@@ -201,7 +201,7 @@ class PadsKind(ValueKind):
         return ""
 
     def emit(self, value: Any) -> Any:
-        return thawed(value[0] if len(value) == 1 else value)
+        return to_lists(value[0] if len(value) == 1 else value)
 
 
 @dataclass(frozen=True)
@@ -214,11 +214,11 @@ class IntegersKind(ValueKind):
     free: bool = False  # whether an extent may be None
 
     def normal(self, value: Any, rank: int) -> Any:
-        value = frozen(value)
+        value = to_tuples(value)
         # Keras 2 wrote the axis of a batch normalisation as a list of one.
         return value[0] if self.single and isinstance(value, tuple) and len(value) == 1 else value
 
-    def fault(self, value: Any, rank: int) -> str:
+    def find_fault(self, value: Any, rank: int) -> str:
         if (value is None and self.optional) or (self.single and is_integer(value)):
             return ""
         good = isinstance(value, tuple) and len(value) <= _DIMENSIONS_LIMIT
@@ -230,7 +230,7 @@ class IntegersKind(ValueKind):
         return ""
 
     def emit(self, value: Any) -> Any:
-        return thawed(value)
+        return to_lists(value)
 
 
 @dataclass(frozen=True)
@@ -238,16 +238,18 @@ class NumbersKind(ValueKind):
     """A number, or nested tuples of numbers."""
 
     def normal(self, value: Any, rank: int) -> Any:
-        return frozen(value)
+        return to_tuples(value)
 
-    def fault(self, value: Any, rank: int) -> str:
-        return "" if self._good(value) else f"must be a number or lists of numbers, not {value!r}"
+    def find_fault(self, value: Any, rank: int) -> str:
+        return (
+            "" if self._is_valid(value) else f"must be a number or lists of numbers, not {value!r}"
+        )
 
-    def _good(self, value: Any) -> bool:
-        return all(map(self._good, value)) if isinstance(value, tuple) else is_number(value)
+    def _is_valid(self, value: Any) -> bool:
+        return all(map(self._is_valid, value)) if isinstance(value, tuple) else is_number(value)
 
     def emit(self, value: Any) -> Any:
-        return thawed(value)
+        return to_lists(value)
 
 
 @dataclass(frozen=True)
@@ -267,7 +269,7 @@ class NamedKind(ValueKind):
             return value if any(problem.code == "argument" for problem in found) else read
         return value
 
-    def fault(self, value: Any, rank: int) -> str:
+    def find_fault(self, value: Any, rank: int) -> str:
         if value is None:
             return "" if self.optional else f"must be {self.what}, not None"
         if not isinstance(value, self.base()):

@@ -62,7 +62,7 @@ class Kernelled(Biased):
     kernel_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None, kw_only=True)
 
 
-def described(layer: Any, name: str) -> tuple[Any, Any, Any]:
+def get_weight_settings(layer: Any, name: str) -> tuple[Any, Any, Any]:
     """Return the initialiser, regulariser and constraint of a layer's weight by the weight's
     name.
     """
@@ -73,12 +73,16 @@ def described(layer: Any, name: str) -> tuple[Any, Any, Any]:
     )
 
 
-def bias_of(layer: Any, units: int) -> tuple[LayerVariable, ...]:
+def describe_bias(layer: Any, units: int) -> tuple[LayerVariable, ...]:
     """Return a layer's bias, if it has one."""
-    return (LayerVariable("bias", (units,), *described(layer, "bias")),) if layer.use_bias else ()
+    return (
+        (LayerVariable("bias", (units,), *get_weight_settings(layer, "bias")),)
+        if layer.use_bias
+        else ()
+    )
 
 
-def function_of(layer: Any, name: str = "activation") -> Any:
+def get_activation(layer: Any, name: str = "activation") -> Any:
     """Return the function of a layer's activation for a ``torch.Tensor``."""
     activation = getattr(layer, name)
     assert isinstance(activation, ActivationFunction)  # anything else was refused before

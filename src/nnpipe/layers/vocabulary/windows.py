@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from nnpipe.layers.problems import Misfit
-from nnpipe.layers.vocabulary.layer import Shape, TorchParts, known
-from nnpipe.layers.vocabulary.weighted_layer import function_of
+from nnpipe.layers.vocabulary.layer import Shape, TorchParts, require_static
+from nnpipe.layers.vocabulary.weighted_layer import get_activation
 
 
 def check_rank(shape: Shape, rank: int) -> None:
@@ -18,17 +18,17 @@ def check_rank(shape: Shape, rank: int) -> None:
         raise Misfit(f"takes {rank + 2} axes (samples, channels, {rank} spatial), not {shape}")
 
 
-def spatial(shape: Shape, data_format: str) -> tuple[int | None, ...]:
+def get_spatial_extents(shape: Shape, data_format: str) -> tuple[int | None, ...]:
     """Return the spatial extents of a shape."""
     return shape[1:-1] if data_format == "channels_last" else shape[2:]
 
 
-def channels(shape: Shape, data_format: str) -> int | None:
+def get_channels(shape: Shape, data_format: str) -> int | None:
     """Return the number of channels of a shape."""
     return shape[-1] if data_format == "channels_last" else shape[1]
 
 
-def joined(
+def join_shape(
     samples: int | None, extents: Sequence[int | None], count: int | None, data_format: str
 ) -> Shape:
     """Return the shape with this batch size, these extents and channels."""
@@ -37,7 +37,9 @@ def joined(
     )
 
 
-def slid(extent: int | None, size: int, stride: int, dilation: int, padding: str) -> int | None:
+def count_window_positions(
+    extent: int | None, size: int, stride: int, dilation: int, padding: str
+) -> int | None:
     """Return the number of positions of a window; raise ``Misfit`` if it is longer than the
     axis.
     """
@@ -51,7 +53,9 @@ def slid(extent: int | None, size: int, stride: int, dilation: int, padding: str
     return (extent - reach) // stride + 1
 
 
-def margins(extent: int, size: int, stride: int, dilation: int, padding: str) -> tuple[int, int]:
+def compute_padding(
+    extent: int, size: int, stride: int, dilation: int, padding: str
+) -> tuple[int, int]:
     """Return the padding before and after an axis; of an odd number, TensorFlow puts more after
     it.
     """
@@ -67,7 +71,7 @@ def margins(extent: int, size: int, stride: int, dilation: int, padding: str) ->
     return total // 2, total - total // 2
 
 
-def padder(
+def make_padder(
     sizes: Sequence[int],
     strides: Sequence[int],
     dilations: Sequence[int],
@@ -82,19 +86,19 @@ def padder(
         import torch.nn.functional as F
 
         windows = zip(x.shape[2:], sizes, strides, dilations, strict=True)
-        pads = [margins(*window, padding) for window in windows]
+        pads = [compute_padding(*window, padding) for window in windows]
         flat = [side for pair in reversed(pads) for side in pair]
         return F.pad(x, flat, value=fill) if any(flat) else x
 
     return pad
 
 
-def channels_first(x: Any) -> Any:
+def move_channels_first(x: Any) -> Any:
     """Return a view of a ``torch.Tensor`` with the last axis moved to the second place."""
     return x.permute(0, x.ndim - 1, *range(1, x.ndim - 1))
 
 
-def channels_last(x: Any) -> Any:
+def move_channels_last(x: Any) -> Any:
     """Return a view of a ``torch.Tensor`` with the second axis moved to the end."""
     return x.permute(0, *range(2, x.ndim), 1)
 
@@ -107,46 +111,46 @@ def with_channels_first(call: Callable[..., Any], data_format: str) -> Callable[
     """
     if data_format == "channels_first":
         return call
-    return lambda module, x: channels_last(call(module, channels_first(x)))
+    return lambda module, x: move_channels_last(call(module, move_channels_first(x)))
 
 
-def sizes_of(layer: Any) -> tuple[int, ...]:
+def get_window_sizes(layer: Any) -> tuple[int, ...]:
     """Return the sizes of a layer's window."""
     return tuple(layer.kernel_size)
 
 
-def slid_extents(layer: Any, shape: Shape) -> list[int | None]:
+def compute_output_extents(layer: Any, shape: Shape) -> list[int | None]:
     """Return the spatial extents of a layer's output."""
     windows = zip(
-        spatial(shape, layer.data_format),
+        get_spatial_extents(shape, layer.data_format),
         layer.kernel_size,
         layer.strides,
         layer.dilation_rate,
         strict=True,
     )
-    return [slid(*window, layer.padding) for window in windows]
+    return [count_window_positions(*window, layer.padding) for window in windows]
 
 
-def channels_into(layer: Any, shape: Shape) -> int:
+def count_input_channels(layer: Any, shape: Shape) -> int:
     """Return the number of a layer's input channels; raise ``Misfit`` if the shape does not fit
     the layer.
     """
     check_rank(shape, layer.rank)
-    return known(channels(shape, layer.data_format), "its input's channels")
+    return require_static(get_channels(shape, layer.data_format), "its input's channels")
 
 
-def sliding(layer: Any, core: Any, compute: Callable[[Any, Any], Any]) -> TorchParts:
+def build_window_parts(layer: Any, core: Any, compute: Callable[[Any, Any], Any]) -> TorchParts:
     """Return the parts of a layer that pads, computes with its core (channels first), and
     applies its activation.
     """
-    pad = padder(layer.kernel_size, layer.strides, layer.dilation_rate, layer.padding)
-    activation = function_of(layer)
+    pad = make_padder(layer.kernel_size, layer.strides, layer.dilation_rate, layer.padding)
+    activation = get_activation(layer)
     # After the axes are moved back, so that a softmax runs along the last axis, as in Keras.
     inner = with_channels_first(lambda module, x: compute(module.core, pad(x)), layer.data_format)
     return TorchParts(lambda module, x: activation(inner(module, x)), core)
 
 
-def stride_faults(layer: Any) -> Iterable[tuple[str, str]]:
+def check_strides(layer: Any) -> Iterable[tuple[str, str]]:
     """Yield a fault if both strides and dilations are greater than 1, which Keras rejects."""
     if any(stride > 1 for stride in layer.strides) and any(
         rate > 1 for rate in layer.dilation_rate
@@ -157,7 +161,7 @@ def stride_faults(layer: Any) -> Iterable[tuple[str, str]]:
         )
 
 
-def torch_axes(rank: int) -> tuple[int, ...]:
+def get_torch_axes(rank: int) -> tuple[int, ...]:
     """Return the order of a kernel's axes in PyTorch."""
     # Keras stores the window first, then input and output channels; PyTorch stores output, input,
     # window. In transposed convolutions, both swap input and output.

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from nnpipe.layers.problems import Misfit
-from nnpipe.layers.torch.network_module import computed
+from nnpipe.layers.torch.network_module import build_layer_module
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.layer import Layer, LayerVariable, Shape, TorchParts
 from nnpipe.layers.vocabulary.recurrent import Recurrent
@@ -22,7 +22,7 @@ class Nested(ValueKind):
     def __init__(self, base: type[Layer], optional: bool = False) -> None:
         self.base, self.optional = base, optional
 
-    def fault(self, value: Any, rank: int) -> str:
+    def find_fault(self, value: Any, rank: int) -> str:
         """Return what is wrong with the layer; empty if nothing is."""
         if value is None and self.optional:
             return ""
@@ -61,17 +61,19 @@ class Bidirectional(Layer):
             other = self.backward_layer.alone(
                 name=self.backward_layer.name.removeprefix("backward_")
             )
-            object.__setattr__(self, "backward_layer", None if other == self._mirrored() else other)
+            object.__setattr__(
+                self, "backward_layer", None if other == self._make_backward_layer() else other
+            )
 
-    def _mirrored(self) -> Any:
+    def _make_backward_layer(self) -> Any:
         layer: Any = self.layer
         return layer.alone(go_backwards=not layer.go_backwards)
 
     @property
     def _pair(self) -> tuple[Any, Any]:
-        return self.layer, self.backward_layer or self._mirrored()
+        return self.layer, self.backward_layer or self._make_backward_layer()
 
-    def _faults(self) -> Iterable[tuple[str, str]]:
+    def _find_faults(self) -> Iterable[tuple[str, str]]:
         forward, backward = self._pair
         for name in ("return_sequences", "return_state"):
             if getattr(forward, name) != getattr(backward, name):
@@ -79,7 +81,7 @@ class Bidirectional(Layer):
         if forward.return_state:
             yield "layer", "may not give its states (return_state) in two directions"
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         forward, backward = self._pair
         (one,), (two,) = forward.shapes(*shapes), backward.shapes(*shapes)
         if self.merge_mode is None:
@@ -90,7 +92,7 @@ class Bidirectional(Layer):
             raise Misfit(f"cannot merge {one} and {two}")
         return (one,)
 
-    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
+    def _describe_variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         return tuple(
             dataclasses.replace(
                 v,
@@ -106,14 +108,14 @@ class Bidirectional(Layer):
         """Return the limits of the wrapped layer."""
         return self.layer.limits(backend)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         from torch import nn
 
         forward, backward = self._pair
         core = nn.ModuleDict(
             {
-                "forward_layer": computed(forward, shapes),
-                "backward_layer": computed(backward, shapes),
+                "forward_layer": build_layer_module(forward, shapes),
+                "backward_layer": build_layer_module(backward, shapes),
             }
         )
         mode = self.merge_mode
@@ -145,32 +147,32 @@ class TimeDistributed(Layer):
     keras: ClassVar[str] = "TimeDistributed"
     layer: Layer = row(Nested(Layer))
 
-    def _step(self, shape: Shape) -> Shape:
+    def _get_step_shape(self, shape: Shape) -> Shape:
         if len(shape) < 3:
             raise Misfit(f"takes at least samples, steps and features, not {shape}")
         return (None, *shape[2:])
 
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+    def _infer_shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         (shape,) = shapes
-        (inner, *more) = self.layer.shapes(self._step(shape))
+        (inner, *more) = self.layer.shapes(self._get_step_shape(shape))
         if more:
             raise Misfit("holds a layer with several outputs")
         return ((shape[0], shape[1], *inner[1:]),)
 
-    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
+    def _describe_variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         return tuple(
             dataclasses.replace(
                 v, torch=f"core.{v.torch_name}", place=f"layer/{v.place or f'vars/{i}'}"
             )
-            for i, v in enumerate(self.layer.variables(self._step(shapes[0])))
+            for i, v in enumerate(self.layer.variables(self._get_step_shape(shapes[0])))
         )
 
     def limits(self, backend: str) -> Iterable[str]:
         """Return the limits of the wrapped layer."""
         return self.layer.limits(backend)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
-        core = computed(self.layer, (self._step(shapes[0]),))
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
+        core = build_layer_module(self.layer, (self._get_step_shape(shapes[0]),))
         return TorchParts(
             lambda module, x: module.core(x.flatten(0, 1)).unflatten(0, x.shape[:2]), core
         )

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.task import scores_classes
-from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
+from nnpipe.core.model_metadata import ModelMetadata
+from nnpipe.core.task import has_class_scores
+from nnpipe.core.tensor_metadata import InputProcessing, OutputMetadata
 from nnpipe.core.tensors import DatasetSpec, show_shape
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def check_fits(
     number of classes.
     """
     name = type(wrapper).__name__
-    if not scores_classes(spec.task):
+    if not has_class_scores(spec.task):
         raise ConfigError(f"{name} is made for classification, the data set is for {spec.task}")
     if len(spec.inputs) != 1:
         raise ConfigError(
@@ -45,7 +45,7 @@ def check_fits(
 _COLOURS = 3
 
 
-class Enlarging(ModelWrapper):
+class ResizingClassifier(ModelWrapper):
     """Base of networks for colour images that accept the images of any data set.
 
     Attributes
@@ -80,11 +80,11 @@ class Enlarging(ModelWrapper):
         return self.num_classes
 
     @property
-    def meaning(self) -> Meaning:
+    def meaning(self) -> ModelMetadata:
         """Inputs are images of three channels, resized, with pixels from -1 to 1; outputs are
         probabilities.
         """
-        pixels = InputMeaning(
+        pixels = InputProcessing(
             "image",
             "image",
             sample_range=(0, self.brightest_pixel),
@@ -94,7 +94,7 @@ class Enlarging(ModelWrapper):
             layout=self.layout,
             resize="bilinear",
         )
-        return Meaning((pixels,), (OutputMeaning("scores", "probabilities"),))
+        return ModelMetadata((pixels,), (OutputMetadata("scores", "probabilities"),))
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
         """Return this wrapper with the data set's number of classes, after a check that its

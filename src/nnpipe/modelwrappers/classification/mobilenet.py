@@ -14,13 +14,13 @@ import numpy as np
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.meaning import Meaning
-from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
+from nnpipe.core.model_metadata import ModelMetadata
+from nnpipe.core.tensor_metadata import InputProcessing, OutputMetadata
 from nnpipe.core.tensors import Batch, DatasetSpec, IOSpec, TensorSpec
 from nnpipe.core.training import TrainingOptions
 from nnpipe.frameworks.keras_files import read_weights
-from nnpipe.modelwrappers.classification._image_upscaling import Enlarging, check_fits
-from nnpipe.modelwrappers.classification.small_cnn import augmented
+from nnpipe.modelwrappers.classification._image_upscaling import ResizingClassifier, check_fits
+from nnpipe.modelwrappers.classification.small_cnn import augment_images
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 from nnpipe.modelwrappers.frameworks.pytorch_weights import load_state, read_state
 from nnpipe.modelwrappers.frameworks.tensorflow import TensorFlowWrapper
@@ -98,7 +98,7 @@ class PyTorchPetDatasetMobileNetV2(PyTorchWrapper):
 
     def build(self) -> Any:
         """Return the network with random weights."""
-        return mobilenet_v2(self.classes, self.dropout)
+        return build_mobilenet_v2(self.classes, self.dropout)
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
         """Return this wrapper, after a check that the data set's images and classes fit the
@@ -108,11 +108,11 @@ class PyTorchPetDatasetMobileNetV2(PyTorchWrapper):
         return self
 
     @property
-    def meaning(self) -> Meaning:
+    def meaning(self) -> ModelMetadata:
         """Inputs are pixels normalised as the published weights expect, channels first; outputs
         are probabilities.
         """
-        pixels = InputMeaning(
+        pixels = InputProcessing(
             "image",
             "image",
             sample_range=(0, 255),
@@ -121,11 +121,11 @@ class PyTorchPetDatasetMobileNetV2(PyTorchWrapper):
             deviation=_DEVIATION,
             layout="nchw",
         )
-        return Meaning((pixels,), (OutputMeaning("scores", "probabilities"),))
+        return ModelMetadata((pixels,), (OutputMetadata("scores", "probabilities"),))
 
     def augment(self, inputs: Batch, rng: np.random.Generator) -> Batch:
         """Return the images with half of them mirrored."""
-        return {"image": augmented(inputs["image"], rng, "nchw", mirror=True)}
+        return {"image": augment_images(inputs["image"], rng, "nchw", mirror=True)}
 
     def start(self, live: LiveModel, options: TrainingOptions) -> None:
         """Set the initial weights of a model without weights: ImageNet's, or random ones with
@@ -186,7 +186,7 @@ class PyTorchPetDatasetMobileNetV2(PyTorchWrapper):
         return iter((module if self.fine_tune else module.classifier).parameters())
 
 
-class PyTorchMobileNetV2(Enlarging, PyTorchWrapper):
+class PyTorchMobileNetV2(ResizingClassifier, PyTorchWrapper):
     """MobileNetV2 for images of any size, which are resized; trained from random weights.
 
     The input ``"image"`` is ``(n, 3, height, width)`` float32 from -1 to 1, the
@@ -209,10 +209,10 @@ class PyTorchMobileNetV2(Enlarging, PyTorchWrapper):
 
     def build(self) -> Any:
         """Return the network with random weights."""
-        return mobilenet_v2(self.classes, 0.2, self.width)
+        return build_mobilenet_v2(self.classes, 0.2, self.width)
 
 
-def mobilenet_v2(classes: int, dropout: float, width: float = 1.0) -> Any:
+def build_mobilenet_v2(classes: int, dropout: float, width: float = 1.0) -> Any:
     """Return the network for images of 3 channels, with random weights drawn as in torchvision.
 
     ``width`` multiplies the published number of channels of every layer, rounded to
@@ -220,7 +220,9 @@ def mobilenet_v2(classes: int, dropout: float, width: float = 1.0) -> Any:
     """
     from torch import nn
 
-    def convolution(before: int, after: int, size: int, stride: int = 1, groups: int = 1) -> Any:
+    def make_convolution(
+        before: int, after: int, size: int, stride: int = 1, groups: int = 1
+    ) -> Any:
         return nn.Sequential(
             nn.Conv2d(before, after, size, stride, size // 2, groups=groups, bias=False),
             nn.BatchNorm2d(after),
@@ -231,8 +233,8 @@ def mobilenet_v2(classes: int, dropout: float, width: float = 1.0) -> Any:
         def __init__(self, before: int, after: int, stride: int, expansion: int) -> None:
             super().__init__()
             wide = before * expansion
-            layers = [convolution(before, wide, 1)] if expansion > 1 else []
-            layers += [convolution(wide, wide, 3, stride, groups=wide)]
+            layers = [make_convolution(before, wide, 1)] if expansion > 1 else []
+            layers += [make_convolution(wide, wide, 3, stride, groups=wide)]
             layers += [nn.Conv2d(wide, after, 1, bias=False), nn.BatchNorm2d(after)]
             self.conv = nn.Sequential(*layers)
             self.shortcut = stride == 1 and before == after
@@ -243,17 +245,17 @@ def mobilenet_v2(classes: int, dropout: float, width: float = 1.0) -> Any:
     class MobileNetV2(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            channels = _multiple_of_8(_FIRST * width)
-            layers = [convolution(3, channels, 3, stride=2)]
+            channels = _compute_multiple_of_8(_FIRST * width)
+            layers = [make_convolution(3, channels, 3, stride=2)]
             for expansion, published, count, first_stride in _STAGES:
-                wide = _multiple_of_8(published * width)
+                wide = _compute_multiple_of_8(published * width)
                 for number in range(count):
                     layers.append(
                         InvertedResidual(channels, wide, 1 if number else first_stride, expansion)
                     )
                     channels = wide
-            last = _multiple_of_8(_LAST * max(1.0, width))
-            layers.append(convolution(channels, last, 1))
+            last = _compute_multiple_of_8(_LAST * max(1.0, width))
+            layers.append(make_convolution(channels, last, 1))
             self.features = nn.Sequential(*layers)
             self.classifier = nn.Sequential(nn.Dropout(dropout), nn.Linear(last, classes))
 
@@ -270,7 +272,7 @@ def mobilenet_v2(classes: int, dropout: float, width: float = 1.0) -> Any:
     return network
 
 
-def _multiple_of_8(channels: float) -> int:
+def _compute_multiple_of_8(channels: float) -> int:
     """Return the nearest multiple of 8 that is not more than 10 % lower, as in the published
     implementation.
     """
@@ -351,7 +353,9 @@ class TensorFlowPetDatasetMobileNetV2(TensorFlowWrapper):
         )
         if self.pretrained_weights is not None:
             if not self.pretrained_weights.is_file():
-                raise ArtifactError(f"{self.pretrained_weights}: no such file; {self._advice()}")
+                raise ArtifactError(
+                    f"{self.pretrained_weights}: no such file; {self._format_advice()}"
+                )
             read_weights(
                 self.pretrained_weights, base, f"MobileNetV2 without top, alpha {self.alpha:g}"
             )
@@ -368,11 +372,11 @@ class TensorFlowPetDatasetMobileNetV2(TensorFlowWrapper):
         """
         if self.pretrained_weights is None and not self.from_scratch and not live.is_built:
             raise ConfigError(
-                f"{type(self).__name__} has no weights to start from; {self._advice()}"
+                f"{type(self).__name__} has no weights to start from; {self._format_advice()}"
             )
         super().start(live, options)
 
-    def _advice(self) -> str:
+    def _format_advice(self) -> str:
         name = f"mobilenet_v2_weights_tf_dim_ordering_tf_kernels_{self.alpha}_224_no_top.h5"
         return (
             f"fetch {_PUBLISHED}{name} and pass --pretrained-weights PATH, or train anew with "
@@ -386,15 +390,15 @@ class TensorFlowPetDatasetMobileNetV2(TensorFlowWrapper):
         return fitted
 
     @property
-    def meaning(self) -> Meaning:
+    def meaning(self) -> ModelMetadata:
         """Inputs are pixels from -1 to 1, as MobileNetV2 was trained; outputs are probabilities."""
-        pixels = InputMeaning(
+        pixels = InputProcessing(
             "image", "image", sample_range=(0, 255), scale=127.5, mean=(1,), layout="nhwc"
         )
-        return Meaning((pixels,), (OutputMeaning("scores", "probabilities"),))
+        return ModelMetadata((pixels,), (OutputMetadata("scores", "probabilities"),))
 
 
-class TensorFlowMobileNetV2(Enlarging, TensorFlowWrapper):
+class TensorFlowMobileNetV2(ResizingClassifier, TensorFlowWrapper):
     """MobileNetV2 for images of any size, which are resized; trained from random weights.
 
     The input ``"image"`` is ``(n, height, width, 3)`` float32 from -1 to 1, the

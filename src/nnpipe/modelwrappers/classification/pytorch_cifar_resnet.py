@@ -8,11 +8,11 @@ import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.meaning import Meaning
-from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
+from nnpipe.core.model_metadata import ModelMetadata
+from nnpipe.core.tensor_metadata import InputProcessing, OutputMetadata
 from nnpipe.core.tensors import Batch, DatasetSpec, IOSpec, TensorSpec
 from nnpipe.modelwrappers.classification._image_upscaling import check_fits
-from nnpipe.modelwrappers.classification.small_cnn import augmented
+from nnpipe.modelwrappers.classification.small_cnn import augment_images
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class PyTorchCIFARResNet(PyTorchWrapper):
 
     def build(self) -> Any:
         """Return the network with random weights."""
-        return _resnet((self.depth - 2) // 6, self.class_count)
+        return _build_resnet((self.depth - 2) // 6, self.class_count)
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
         """Return this wrapper, after a check of the data set for colour images of 32 x 32 and
@@ -76,9 +76,9 @@ class PyTorchCIFARResNet(PyTorchWrapper):
         return self
 
     @property
-    def meaning(self) -> Meaning:
+    def meaning(self) -> ModelMetadata:
         """Inputs are pixels from 0 to 1, normalised, channels first; outputs are probabilities."""
-        pixels = InputMeaning(
+        pixels = InputProcessing(
             "image",
             "image",
             sample_range=(0, 255),
@@ -87,16 +87,18 @@ class PyTorchCIFARResNet(PyTorchWrapper):
             deviation=self.deviation,
             layout="nchw",
         )
-        return Meaning((pixels,), (OutputMeaning("scores", "probabilities"),))
+        return ModelMetadata((pixels,), (OutputMetadata("scores", "probabilities"),))
 
     def augment(self, inputs: Batch, rng: np.random.Generator) -> Batch:
         """Return the samples with half of them mirrored, each shifted by up to four pixels, as
         in the paper.
         """
-        return {"image": augmented(inputs["image"], rng, "nchw", shift=self.shift, mirror=True)}
+        return {
+            "image": augment_images(inputs["image"], rng, "nchw", shift=self.shift, mirror=True)
+        }
 
 
-def _resnet(blocks: int, classes: int) -> Any:
+def _build_resnet(blocks: int, classes: int) -> Any:
     import torch
     from torch import nn
     from torch.nn import functional

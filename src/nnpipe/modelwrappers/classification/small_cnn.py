@@ -10,9 +10,9 @@ import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
+from nnpipe.core.model_metadata import ModelMetadata
+from nnpipe.core.tensor_metadata import InputProcessing, OutputMetadata
 from nnpipe.core.tensors import Batch, DatasetSpec, IOSpec, TensorSpec, show_shape
 from nnpipe.modelwrappers.classification._image_upscaling import check_fits
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
@@ -75,16 +75,16 @@ class SmallCNN(ModelWrapper):
         """Number of classes."""
 
     @property
-    def meaning(self) -> Meaning:
+    def meaning(self) -> ModelMetadata:
         """Inputs are pixels from 0 to 1, outputs are probabilities."""
-        pixels = InputMeaning(
+        pixels = InputProcessing(
             "image",
             "image",
             sample_range=(0, self.brightest),
             scale=self.brightest,
             layout=self.layout,
         )
-        return Meaning((pixels,), (OutputMeaning("scores", "probabilities"),))
+        return ModelMetadata((pixels,), (OutputMetadata("scores", "probabilities"),))
 
     @property
     def io(self) -> IOSpec:
@@ -96,7 +96,7 @@ class SmallCNN(ModelWrapper):
             (TensorSpec("scores", (None, self.classes), "float32"),),
         )
 
-    def strides_of(self, stage: int) -> list[int]:
+    def get_strides(self, stage: int) -> list[int]:
         """Return the stride of each convolution of a stage; stages count from 1."""
         given = self.convolutions or (2,)
         strides = [1] * given[min(stage, len(given)) - 1]
@@ -109,7 +109,7 @@ class SmallCNN(ModelWrapper):
         edges are 0.
         """
         return {
-            "image": augmented(
+            "image": augment_images(
                 inputs["image"], rng, self.layout, shift=self.shift, mirror=self.mirror
             )
         }
@@ -122,7 +122,7 @@ class SmallCNN(ModelWrapper):
         return self
 
 
-def augmented(
+def augment_images(
     images: np.ndarray,
     rng: np.random.Generator,
     layout: Literal["nhwc", "nchw"],
@@ -139,13 +139,15 @@ def augmented(
             mirrored[:, None, None, None], np.flip(images, 2 if layout == "nhwc" else 3), images
         )
     return (
-        shifted(images, rng.integers(-shift, shift + 1, (len(images), 2)), layout)
+        shift_images(images, rng.integers(-shift, shift + 1, (len(images), 2)), layout)
         if shift
         else images
     )
 
 
-def shifted(images: np.ndarray, offsets: np.ndarray, layout: Literal["nhwc", "nchw"]) -> np.ndarray:
+def shift_images(
+    images: np.ndarray, offsets: np.ndarray, layout: Literal["nhwc", "nchw"]
+) -> np.ndarray:
     """Return images shifted down and to the right; new pixels at the edges are 0.
 
     Parameters
@@ -159,7 +161,7 @@ def shifted(images: np.ndarray, offsets: np.ndarray, layout: Literal["nhwc", "nc
     """
     if layout == "nchw":
         return np.ascontiguousarray(
-            np.moveaxis(shifted(np.moveaxis(images, 1, 3), offsets, "nhwc"), 3, 1)
+            np.moveaxis(shift_images(np.moveaxis(images, 1, 3), offsets, "nhwc"), 3, 1)
         )
     count, height, width, _ = images.shape
     most = int(np.abs(offsets).max(initial=0))
@@ -328,7 +330,7 @@ class PyTorchCNN(SmallCNN, PyTorchWrapper):
         stages: list[Any] = []
         for number, width in enumerate(self.widths, 1):
             layers: list[Any] = []
-            for stride in self.strides_of(number):
+            for stride in self.get_strides(number):
                 convolution = nn.Conv2d(channels, width, 3, stride, padding=1, bias=False)
                 layers += [convolution, nn.BatchNorm2d(width), nn.ReLU()]
                 channels = width
@@ -383,7 +385,7 @@ class TensorFlowCNN(SmallCNN, TensorFlowWrapper):
 
         image = x = Input(self.image_shape, name="image")
         for stage, width in enumerate(self.widths, 1):
-            for number, stride in enumerate(self.strides_of(stage), 1):
+            for number, stride in enumerate(self.get_strides(stage), 1):
                 name = f"stage{stage}_{number}"
                 x = layers.Conv2D(
                     width, 3, stride, padding="same", use_bias=False, name=f"{name}_conv"

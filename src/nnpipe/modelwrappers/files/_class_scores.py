@@ -13,16 +13,16 @@ import numpy.typing as npt
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.layout import Shape
-from nnpipe.core.meaning import JUDGED, Meaning
-from nnpipe.core.messages import list_names, nearest
+from nnpipe.core.messages import list_names, suggest_name
+from nnpipe.core.model_metadata import JUDGED, ModelMetadata
 from nnpipe.core.quantization import dequantize_linear
-from nnpipe.core.tensor_meaning import OutputMeaning
+from nnpipe.core.tensor_metadata import OutputMetadata
 from nnpipe.core.tensors import TensorSpec, show_shape
 
 _SLACK = 0.01  # a quantised probability may exceed the range 0 to 1 by this
 
 
-def named(model: str, outputs: Sequence[TensorSpec], name: str) -> TensorSpec:
+def find_output(model: str, outputs: Sequence[TensorSpec], name: str) -> TensorSpec:
     """Return the output with this name.
 
     Raises
@@ -35,12 +35,12 @@ def named(model: str, outputs: Sequence[TensorSpec], name: str) -> TensorSpec:
             return spec
     names = [spec.name for spec in outputs]
     raise ConfigError(
-        f"{model} has no output {name!r}{nearest(name, names)}; it has {', '.join(names)}"
+        f"{model} has no output {name!r}{suggest_name(name, names)}; it has {', '.join(names)}"
     )
 
 
-def chosen(
-    model: str, outputs: Sequence[TensorSpec], name: str | None, meaning: Meaning | None
+def select_output(
+    model: str, outputs: Sequence[TensorSpec], name: str | None, meaning: ModelMetadata | None
 ) -> TensorSpec:
     """Return the output to evaluate: the one with ``name``, the one that the meaning states, or the
     only one.
@@ -62,7 +62,7 @@ def chosen(
         If there is no output of this name, or there are several and nothing states which.
     """
     if name is not None:
-        return named(model, outputs, name)
+        return find_output(model, outputs, name)
     told = [
         spec
         for spec in outputs
@@ -76,7 +76,7 @@ def chosen(
     raise ConfigError(f"{model} gives {given}: say with --result-output which of them to judge")
 
 
-def check_classes(model: str, result: TensorSpec, known: OutputMeaning, classes: int) -> None:
+def check_classes(model: str, result: TensorSpec, known: OutputMetadata, classes: int) -> None:
     """Raise :class:`ConfigError` unless an output has this number of classes, apart from those
     that are skipped.
     """
@@ -93,7 +93,7 @@ def check_classes(model: str, result: TensorSpec, known: OutputMeaning, classes:
             f"{model} gives no score for each class ({shown}); if another output does, name it "
             f"with --result-output"
         )
-    scores = scores_in(result.shape)
+    scores = count_scores(result.shape)
     if scores is None or (scores == 1 and classes == 2 and not offset):
         return
     if scores - offset != classes:
@@ -112,7 +112,7 @@ def check_classes(model: str, result: TensorSpec, known: OutputMeaning, classes:
         )
 
 
-def class_order(model: str, own: tuple[str, ...], names: tuple[str, ...]) -> tuple[int, ...]:
+def match_classes(model: str, own: tuple[str, ...], names: tuple[str, ...]) -> tuple[int, ...]:
     """Return which of the model's classes each class of a data set is, by its name; nothing if
     numbers are to tell.
 
@@ -128,9 +128,9 @@ def class_order(model: str, own: tuple[str, ...], names: tuple[str, ...]) -> tup
     ConfigError
         If both have names, and not the same ones.
     """
-    if not own or not names or own == names or _are_numbers(own) or _are_numbers(names):
+    if not own or not names or own == names or _is_numbers(own) or _is_numbers(names):
         return ()
-    keys, wanted = _keys(own), _keys(names)
+    keys, wanted = _normalize_names(own), _normalize_names(names)
     if len(set(keys)) < len(keys) or len(set(wanted)) < len(wanted):
         keys, wanted = list(own), list(names)
     places = {key: place for place, key in enumerate(keys)}
@@ -149,11 +149,11 @@ def class_order(model: str, own: tuple[str, ...], names: tuple[str, ...]) -> tup
     return () if order == tuple(range(len(order))) else order
 
 
-def _are_numbers(names: tuple[str, ...]) -> bool:
+def _is_numbers(names: tuple[str, ...]) -> bool:
     return all(name.isascii() and name.isdecimal() for name in names)
 
 
-def _keys(names: Sequence[str]) -> list[str]:
+def _normalize_names(names: Sequence[str]) -> list[str]:
     """Return names without what differs between lists of the same classes: case, joints, and
     what follows a comma.
     """
@@ -162,8 +162,8 @@ def _keys(names: Sequence[str]) -> list[str]:
     ]
 
 
-def scores_of(
-    model: str, values: npt.NDArray[Any], result: TensorSpec, known: OutputMeaning, classes: int
+def compute_scores(
+    model: str, values: npt.NDArray[Any], result: TensorSpec, known: OutputMetadata, classes: int
 ) -> npt.NDArray[Any]:
     """Return ``(n, classes)`` scores from the judged output, in the model's order.
 
@@ -175,7 +175,7 @@ def scores_of(
     ConfigError
         If the output's shape or values do not allow it.
     """
-    values = real(values, result)
+    values = to_real(values, result)
     count, offset = len(values), known.class_offset
     if is_label(result, known):
         told: npt.NDArray[Any] = values.reshape(count, 1) - offset == np.arange(classes)
@@ -207,21 +207,21 @@ def scores_of(
     return values[:, offset : offset + classes]
 
 
-def real(values: npt.NDArray[Any], spec: TensorSpec) -> npt.NDArray[Any]:
+def to_real(values: npt.NDArray[Any], spec: TensorSpec) -> npt.NDArray[Any]:
     """Return dequantised values, and floats of less than 32 bits as float32."""
     if spec.scale is not None and values.dtype.kind in "iu":
         return dequantize_linear(values, spec.scale, spec.zero_point, spec.axis)
     return values.astype(np.float32) if spec.dtype in ("float16", "bfloat16") else values
 
 
-def is_label(spec: TensorSpec, known: OutputMeaning) -> bool:
+def is_label(spec: TensorSpec, known: OutputMetadata) -> bool:
     """Return whether an output is a class label and not scores."""
     if known.kind == "label":
         return True
-    return spec.dtype in ("int64", "int32") and spec.scale is None and scores_in(spec.shape) == 1
+    return spec.dtype in ("int64", "int32") and spec.scale is None and count_scores(spec.shape) == 1
 
 
-def scores_in(shape: Shape) -> int | None:
+def count_scores(shape: Shape) -> int | None:
     """Return the number of scores per sample in an output; ``None`` if its shape does not state
     it.
     """

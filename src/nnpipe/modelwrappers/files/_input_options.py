@@ -9,15 +9,15 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from nnpipe.core.arguments import argument, arguments_of
-from nnpipe.core.artifact import Artifact, sidecar_of
-from nnpipe.core.component import arguments_in
+from nnpipe.core.arguments import argument, list_arguments
+from nnpipe.core.artifact import Artifact, get_sidecar_path
+from nnpipe.core.component import parse_arguments
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.input_transform import InputTransform, transform_of_words
-from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import ModelWrapper
+from nnpipe.core.model_metadata import ModelMetadata
 from nnpipe.core.output_decoder import OutputDecoder
-from nnpipe.core.registry import find, registered
+from nnpipe.core.registry import find, find_installed
 from nnpipe.core.tensors import DatasetSpec
 
 ELSE = "; by default as in the model's description, or else"
@@ -123,7 +123,7 @@ class InputOptions(ModelWrapper):
 
     @property
     def _given(self) -> dict[str, Any]:
-        """The options about samples, by the field names of :class:`InputMeaning`."""
+        """The options about samples, by the field names of :class:`InputProcessing`."""
         names = ("scale", "mean", "deviation", "channel_order", "colours", "layout", "fit", "fill")
         said: dict[str, Any] = {name: getattr(self, name) for name in names}
         said["quantised"] = self.quantised_input
@@ -138,13 +138,13 @@ class InputOptions(ModelWrapper):
         }
         if self.transform is not None:
             found["transform"] = (
-                None if self._transform is None else self._transform.packed().describe()
+                None if self._transform is None else self._transform.pack_files().describe()
             )
             found |= {"kind": "features"} if self._transform else {}
         return found
 
 
-def chosen_decoder(
+def select_decoder(
     known: OutputDecoder | None, name: str | None, options: Sequence[str]
 ) -> OutputDecoder | None:
     """Return the decoder with this name, or the known one, with the arguments that options state.
@@ -177,7 +177,7 @@ def chosen_decoder(
             raise ConfigError("--decoder-options are for a decoder: name one with --decoder")
         return None
     kept = known.to_json() if known is not None and type(known) is cls else {}
-    return cls.from_json({**kept, **arguments_in(cls, options)})
+    return cls.from_json({**kept, **parse_arguments(cls, options)})
 
 
 def check_task(model: str, decoder: OutputDecoder, spec: DatasetSpec) -> None:
@@ -192,7 +192,7 @@ def check_task(model: str, decoder: OutputDecoder, spec: DatasetSpec) -> None:
 
 
 @dataclass(frozen=True)
-class Known:
+class ModelFacts:
     """Facts about a model from sources other than the user's options.
 
     Parameters
@@ -206,12 +206,12 @@ class Known:
         The source of these facts, or the reason why they are not known.
     """
 
-    meaning: Meaning | None = None
+    meaning: ModelMetadata | None = None
     maker: ModelWrapper | None = None
     by: str = ""
 
 
-def known_of(artifact: Artifact | None) -> Known:
+def read_model_facts(artifact: Artifact | None) -> ModelFacts:
     """Return the facts about a model from its description.
 
     An older description without a meaning still names the wrapper that made the
@@ -219,36 +219,36 @@ def known_of(artifact: Artifact | None) -> Known:
     because a description is not trusted.
     """
     if artifact is None:
-        return Known()
-    by = str(sidecar_of(artifact.path))
+        return ModelFacts()
+    by = str(get_sidecar_path(artifact.path))
     said = artifact.meaning
     if said is not None and said.code is None:
-        return Known(said, by=by)
+        return ModelFacts(said, by=by)
     code = artifact.exported.producer if said is None else said.code
-    maker = _made(code or {})
+    maker = _create_wrapper(code or {})
     if maker is None:
         name = str((code or {}).get("class", ""))[:200]
-        return Known(
+        return ModelFacts(
             by=f"it was made by {name}, which is not installed here"
             if name and said is not None
             else ""
         )
     if maker.meaning is not None:
-        return Known(maker.meaning, by=by)
-    return Known(
-        said and Meaning(outputs=said.outputs, code=said.code),
+        return ModelFacts(maker.meaning, by=by)
+    return ModelFacts(
+        said and ModelMetadata(outputs=said.outputs, code=said.code),
         maker,
-        f"{by}: {maker.dotted_path()}",
+        f"{by}: {maker.get_dotted_path()}",
     )
 
 
-def _made(code: Any) -> ModelWrapper | None:
+def _create_wrapper(code: Any) -> ModelWrapper | None:
     try:
-        cls = registered(str(code.get("class", "")), ModelWrapper)
+        cls = find_installed(str(code.get("class", "")), ModelWrapper)
         # A wrapper around a file would read whatever file the description names.
         if any(
             declared.name in ("model_path", "network", "model_folder", "architecture")
-            for declared in arguments_of(cls)
+            for declared in list_arguments(cls)
         ):
             return None
         return cls.from_json(code.get("arguments", {}))

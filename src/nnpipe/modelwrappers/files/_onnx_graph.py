@@ -14,8 +14,8 @@ import numpy as np
 
 from nnpipe.core.errors import ArtifactError, MissingDependency, SpecMismatch
 from nnpipe.core.graph import Graph, Operation, Selector
-from nnpipe.core.log_levels import quiet_loggers
-from nnpipe.core.messages import one_line
+from nnpipe.core.log_levels import suppress_log_messages
+from nnpipe.core.messages import format_one_line
 from nnpipe.core.primitives import (
     AttentionPrimitive,
     Length,
@@ -25,16 +25,16 @@ from nnpipe.core.primitives import (
     Primitive,
     RecurrentPrimitive,
     Shape,
-    convolution,
-    einsum,
-    linear,
-    matrix_product,
-    product,
+    build_convolution,
+    build_einsum,
+    build_linear,
+    build_matrix_product,
+    multiply_lengths,
 )
-from nnpipe.core.tensors import DTYPES, Batch, IOSpec, TensorSpec, random_batch, show_shape
+from nnpipe.core.tensors import DTYPES, Batch, IOSpec, TensorSpec, generate_random_batch, show_shape
 from nnpipe.formats.onnx import ONNXFile
 from nnpipe.frameworks.onnxruntime import open_model
-from nnpipe.modelwrappers.frameworks.inspection import check_weights, selected
+from nnpipe.modelwrappers.frameworks.inspection import check_weights, select_tensors
 
 _PLAIN: Mapping[PlainKind, str] = {
     "elementwise": (
@@ -134,7 +134,7 @@ class _Call:
         return tuple(int(length) for length in self.attributes.get(name, ()))
 
 
-def primitives_of(
+def list_primitives(
     kind: str,
     attributes: Mapping[str, Any],
     inputs: Sequence[Shape | None],
@@ -154,13 +154,13 @@ def primitives_of(
         have no known rank.
     """
     try:
-        found = _primitive(_Call(kind, attributes, inputs, outputs))
+        found = _describe_primitive(_Call(kind, attributes, inputs, outputs))
     except (SpecMismatch, IndexError, TypeError, ValueError):
         return ()
     return () if found is None else (found,)
 
 
-def _primitive(call: _Call) -> Primitive | None:
+def _describe_primitive(call: _Call) -> Primitive | None:
     kind = call.kind
     if kind in _PLAINS:
         return PlainPrimitive(_PLAINS[kind], kind.rpartition(".")[2].lower())
@@ -179,23 +179,25 @@ def _primitive(call: _Call) -> Primitive | None:
     if kind in _WHOLE_POOLS:
         return PoolingPrimitive(_WHOLE_POOLS[kind])
     if kind in _WEIGHTS:
-        return _convolution(call, call.shape(_WEIGHTS[kind]))
+        return _describe_convolution(call, call.shape(_WEIGHTS[kind]))
     if kind in _PRODUCTS:
-        return matrix_product(call.shape(0), call.shape(_PRODUCTS[kind]))
+        return build_matrix_product(call.shape(0), call.shape(_PRODUCTS[kind]))
     if kind in _GEMMS:
         flipped = bool(call.attributes.get("transA", 0)), bool(call.attributes.get("transB", 0))
-        return matrix_product(call.shape(0), call.shape(_GEMMS[kind]), flipped)
+        return build_matrix_product(call.shape(0), call.shape(_GEMMS[kind]), flipped)
     return _OTHERS[kind](call) if kind in _OTHERS else None
 
 
-def _convolution(call: _Call, weights: Shape) -> Primitive:
+def _describe_convolution(call: _Call, weights: Shape) -> Primitive:
     groups, transposed = int(call.attributes.get("group", 1)), call.kind == "ConvTranspose"
     first, second = weights[:2]
     # (out, in / groups, kernel ...), or (in, out / groups, kernel ...) if it is transposed
     channels = (
-        (first, product((second, groups))) if transposed else (product((second, groups)), first)
+        (first, multiply_lengths((second, groups)))
+        if transposed
+        else (multiply_lengths((second, groups)), first)
     )
-    return convolution(
+    return build_convolution(
         call.shape(0),
         weights[2:],
         channels,
@@ -208,7 +210,7 @@ def _convolution(call: _Call, weights: Shape) -> Primitive:
     )
 
 
-def _recurrent(call: _Call) -> Primitive:
+def _describe_recurrent(call: _Call) -> Primitive:
     data, weights, state = call.shape(0), call.shape(1), call.shape(2)
     steps, batch = (data[1], data[0]) if call.attributes.get("layout", 0) else data[:2]
     return RecurrentPrimitive(
@@ -216,22 +218,24 @@ def _recurrent(call: _Call) -> Primitive:
     )
 
 
-def _attention(call: _Call) -> Primitive:
+def _describe_attention(call: _Call) -> Primitive:
     queries, keys, values = call.shape(0), call.shape(1), call.shape(2)
     heads: Length = call.attributes.get("q_num_heads") if len(queries) == 3 else queries[1]
     its: Length = call.attributes.get("kv_num_heads") if len(keys) == 3 else keys[1]
-    depth = queries[-1] if len(queries) == 4 else _share(queries[-1], heads)
-    value_depth = values[-1] if len(values) == 4 else _share(values[-1], its)
+    depth = queries[-1] if len(queries) == 4 else _compute_share(queries[-1], heads)
+    value_depth = values[-1] if len(values) == 4 else _compute_share(values[-1], its)
     past = call.inputs[4][2] if len(call.inputs) > 4 and call.inputs[4] is not None else 0
     length = None if keys[-2] is None or past is None else keys[-2] + past
-    return AttentionPrimitive(product((queries[0], heads)), queries[-2], length, depth, value_depth)
+    return AttentionPrimitive(
+        multiply_lengths((queries[0], heads)), queries[-2], length, depth, value_depth
+    )
 
 
-def _share(whole: Length, parts: Length) -> Length:
+def _compute_share(whole: Length, parts: Length) -> Length:
     return None if whole is None or not parts else whole // parts
 
 
-def _resize(call: _Call) -> Primitive:
+def _describe_resize(call: _Call) -> Primitive:
     mode = call.attributes.get("mode", "nearest")
     rank = len(call.shape(0))
     changed = [
@@ -242,19 +246,19 @@ def _resize(call: _Call) -> Primitive:
     return PlainPrimitive("resize", str(mode), tuple(changed[:rank]))
 
 
-def _quantised_weights(call: _Call) -> Primitive:
+def _describe_quantised_product(call: _Call) -> Primitive:
     """Read MatMulNBits: products with a matrix of ``K`` by ``N`` values of a few bits."""
-    return linear(call.shape(0), int(call.attributes["N"]), int(call.attributes["K"]))
+    return build_linear(call.shape(0), int(call.attributes["N"]), int(call.attributes["K"]))
 
 
 _OTHERS: Mapping[str, Callable[[_Call], Primitive]] = {
-    **dict.fromkeys(_CELLS, _recurrent),
-    "Attention": _attention,
-    "Einsum": lambda call: einsum(
+    **dict.fromkeys(_CELLS, _describe_recurrent),
+    "Attention": _describe_attention,
+    "Einsum": lambda call: build_einsum(
         str(call.attributes["equation"]), [call.shape(place) for place in range(len(call.inputs))]
     ),
-    "Resize": _resize,
-    "com.microsoft.MatMulNBits": _quantised_weights,
+    "Resize": _describe_resize,
+    "com.microsoft.MatMulNBits": _describe_quantised_product,
 }
 
 _NOTHING: Batch = MappingProxyType({})
@@ -283,61 +287,65 @@ class ONNXSource:
 
         Large external weights stay in their files until weights are asked for.
         """
-        ir = _imported("onnx_ir")
-        _imported("onnx")
-        passes = _imported("onnx_ir.passes.common")
+        ir = _import_module("onnx_ir")
+        _import_module("onnx")
+        passes = _import_module("onnx_ir.passes.common")
         self.file.check_external()
         try:
-            model = _unzipped(self.file) if self.file.zipped else ir.load(self.file.path)
+            model = (
+                _load_without_zipmaps(self.file) if self.file.zipped else ir.load(self.file.path)
+            )
             small = [
-                value for value in _external_weights(model) if value.const_value.nbytes <= _SMALL
+                value
+                for value in _list_external_weights(model)
+                if value.const_value.nbytes <= _SMALL
             ]
             _load(small)  # shapes may follow from them
         except Exception as error:  # protobuf, onnx_ir and file errors share no base
             raise ArtifactError(
-                f"{self.file.path}: not a usable ONNX model: {one_line(error)}"
+                f"{self.file.path}: not a usable ONNX model: {format_one_line(error)}"
             ) from None
         # Shapes are optional; without them the model is run to find them.  onnx_ir logs its
         # failures with tracebacks.
-        with suppress(Exception), quiet_loggers("onnx_ir"):
+        with suppress(Exception), suppress_log_messages("onnx_ir"):
             model = passes.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(
                 model
             ).model
-        _name_nodes(model.graph)
+        _make_node_names_unique(model.graph)
         return model
 
-    def _complete(self) -> Any:
+    def _load_weights(self) -> Any:
         """Return the model with all weights in memory."""
         try:
-            _load(_external_weights(self.model))
+            _load(_list_external_weights(self.model))
         except Exception as error:  # file errors and those of onnx_ir share no base
             raise ArtifactError(
-                f"{self.file.path}: not a usable ONNX model: {one_line(error)}"
+                f"{self.file.path}: not a usable ONNX model: {format_one_line(error)}"
             ) from None
         return self.model
 
-    def serialised(self) -> bytes:
+    def serialize(self) -> bytes:
         """Return the content of a file with the model and its present weights."""
-        model = self._complete()
+        model = self._load_weights()
         try:
-            return bytes(_imported("onnx_ir").to_proto(model).SerializeToString())
+            return bytes(_import_module("onnx_ir").to_proto(model).SerializeToString())
         except Exception as error:  # larger than 2 GB, or text that is not valid UTF-8
             raise ArtifactError(
-                f"{self.file.path}: cannot be held in one piece: {one_line(error)}"
+                f"{self.file.path}: cannot be held in one piece: {format_one_line(error)}"
             ) from None
 
     # -- weights ----------------------------------------------------------------------------------
 
     def get_weights(self, keys: Iterable[str] | None) -> dict[str, np.ndarray]:
         """Return copies of initialisers by name."""
-        own = self._weights()
+        own = self._list_weights()
         names = list(own if keys is None else keys)
         check_weights(self.file.path, names, own)
         return {name: np.array(own[name].const_value.numpy()) for name in names}
 
     def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         """Replace initialisers, after a check that all of them fit."""
-        own = self._weights()
+        own = self._list_weights()
         check_weights(self.file.path, weights, own)
         fresh = {}
         for name, array in weights.items():
@@ -349,13 +357,13 @@ class ONNXSource:
                     f"{show_shape(given.shape)}"
                 )
             fresh[name] = np.array(given, dtype)
-        ir = _imported("onnx_ir")
+        ir = _import_module("onnx_ir")
         for name, array in fresh.items():
             own[name].const_value = ir.Tensor(array, dtype=own[name].const_value.dtype, name=name)
         self.changed = self.changed or bool(fresh)
 
-    def _weights(self) -> dict[str, Any]:
-        found = self._complete().graph.initializers
+    def _list_weights(self) -> dict[str, Any]:
+        found = self._load_weights().graph.initializers
         return {
             name: value for name, value in found.items() if value.const_value.dtype.name != "STRING"
         }
@@ -368,7 +376,7 @@ class ONNXSource:
         If it is ``sized``, all shapes follow from those of the inputs in ``io``, and none is left
         free.
         """
-        graph = (self._sized(io) if sized else self.model).graph
+        graph = (self._with_input_shapes(io) if sized else self.model).graph
         values = {
             value.name: value
             for value in (*graph.inputs, *graph.initializers.values())
@@ -380,7 +388,7 @@ class ONNXSource:
             if node.op_type != "Constant":
                 nodes.append(node)
         tensors = {
-            name: spec for name, value in values.items() if (spec := _spec(value)) is not None
+            name: spec for name, value in values.items() if (spec := _read_spec(value)) is not None
         }
         unknown = [
             name for name, value in values.items() if name not in tensors and _may_be_tensor(value)
@@ -388,30 +396,30 @@ class ONNXSource:
         if sized:
             unknown += [name for name, spec in tensors.items() if None in spec.shape]
         if unknown:
-            tensors |= self._seen(unknown, io, sized)
+            tensors |= self._find_specs_by_run(unknown, io, sized)
         known = {spec.name: spec for spec in (io.inputs if sized else io)}
         tensors |= {name: known[name] for name in tensors if name in known}
         return Graph(
-            tuple(_operation(node, tensors) for node in nodes),
+            tuple(_convert_node(node, tensors) for node in nodes),
             tensors,
             tuple(spec.name for spec in io.inputs),
             tuple(spec.name for spec in io.outputs),
             self.model,
         )
 
-    def _sized(self, io: IOSpec) -> Any:
+    def _with_input_shapes(self, io: IOSpec) -> Any:
         """Return the model with the shapes that follow from the inputs in ``io`` if the file
         leaves some free.
         """
         lengths = {spec.name: spec.shape for spec in io.inputs}
-        stated = {value.name: _spec(value) for value in self.model.graph.inputs}
+        stated = {value.name: _read_spec(value) for value in self.model.graph.inputs}
         if all(
             spec is not None and spec.shape == lengths[name]
             for name, spec in stated.items()
             if name in lengths
         ):
             return self.model
-        ir, passes = _imported("onnx_ir"), _imported("onnx_ir.passes.common")
+        ir, passes = _import_module("onnx_ir"), _import_module("onnx_ir.passes.common")
         model = self.model.clone()
         for node in model.graph:
             for value in node.outputs:
@@ -428,14 +436,16 @@ class ONNXSource:
             ).model
         return model
 
-    def _seen(self, names: Sequence[str], io: IOSpec, sized: bool) -> dict[str, TensorSpec]:
+    def _find_specs_by_run(
+        self, names: Sequence[str], io: IOSpec, sized: bool
+    ) -> dict[str, TensorSpec]:
         """Return the types and ranks, found by one run, of tensors for which the file does not
         state them.
 
         If the shapes of the inputs are given (``sized``), those of the tensors are known, too.
         """
         try:
-            arrays = self._run_for(names, random_batch(io, 1))
+            arrays = self._run_for(names, generate_random_batch(io, 1))
         except (ArtifactError, SpecMismatch):
             return {}
         found = {}
@@ -449,22 +459,26 @@ class ONNXSource:
 
     # -- running ----------------------------------------------------------------------------------
 
-    def intermediates(
+    def compute_intermediates(
         self, selector: Selector, graph: Graph, batch: Batch, given: Batch
     ) -> dict[str, np.ndarray]:
         """Return the selected values; operations use given values in place of computed ones."""
-        return self._run_for(selected(self.file.path, selector, graph.operations), batch, given)
+        return self._run_for(
+            select_tensors(self.file.path, selector, graph.operations), batch, given
+        )
 
     def _run_for(
         self, names: Sequence[str], batch: Batch, given: Batch = _NOTHING
     ) -> dict[str, np.ndarray]:
-        onnx = _imported("onnx")
-        proto = onnx.load_from_string(self.serialised())
+        onnx = _import_module("onnx")
+        proto = onnx.load_from_string(self.serialize())
         present = {value.name for value in proto.graph.output}
         proto.graph.output.extend(
             onnx.ValueInfoProto(name=name) for name in names if name not in present
         )
-        taken = {name: _cut(onnx, proto.graph, name, array) for name, array in given.items()}
+        taken = {
+            name: _replace_by_input(onnx, proto.graph, name, array) for name, array in given.items()
+        }
         native = open_model(self.file, 0, optimisation="none", content=proto.SerializeToString())
         try:
             arrays = native.run(
@@ -472,7 +486,7 @@ class ONNXSource:
             )
         except Exception as error:  # its errors share no base but Exception
             raise ArtifactError(
-                f"{self.file.path}: ONNX Runtime cannot run it: {one_line(error)}"
+                f"{self.file.path}: ONNX Runtime cannot run it: {format_one_line(error)}"
             ) from None
         return {
             name: np.array(array)
@@ -481,7 +495,7 @@ class ONNXSource:
         }
 
 
-def _cut(onnx: Any, graph: Any, name: str, array: np.ndarray) -> str:
+def _replace_by_input(onnx: Any, graph: Any, name: str, array: np.ndarray) -> str:
     """Replace all uses of a tensor by a new input of the model, and return the input's name."""
     fresh = f"{name}:given"
     for node in graph.node:
@@ -496,11 +510,11 @@ def _cut(onnx: Any, graph: Any, name: str, array: np.ndarray) -> str:
     return fresh
 
 
-def _unzipped(file: ONNXFile) -> Any:
+def _load_without_zipmaps(file: ONNXFile) -> Any:
     """Load a model with each ``ZipMap``, whose dictionaries of scores onnx_ir rejects, replaced
     by its tensor.
     """
-    ir, onnx = _imported("onnx_ir"), _imported("onnx")
+    ir, onnx = _import_module("onnx_ir"), _import_module("onnx")
     proto = onnx.load(file.path, load_external_data=False)
     for index, output in enumerate(proto.graph.output):
         if output.name in file.zipped:
@@ -516,18 +530,18 @@ def _unzipped(file: ONNXFile) -> Any:
     return model
 
 
-def _external_weights(model: Any) -> list[Any]:
+def _list_external_weights(model: Any) -> list[Any]:
     """Return the weights of a model, and of graphs within its nodes, that are still in files
     beside it.
     """
-    ir = _imported("onnx_ir")
+    ir = _import_module("onnx_ir")
     weights = [value for graph in model.graphs() for value in graph.initializers.values()]
     return [value for value in weights if isinstance(value.const_value, ir.ExternalTensor)]
 
 
 def _load(weights: Sequence[Any]) -> None:
     """Read weights from their files into memory."""
-    ir = _imported("onnx_ir")
+    ir = _import_module("onnx_ir")
     loaded = ir.external_data.convert_tensors_from_external(
         [value.const_value for value in weights]
     )
@@ -535,7 +549,7 @@ def _load(weights: Sequence[Any]) -> None:
         value.const_value = tensor
 
 
-def _name_nodes(graph: Any) -> None:
+def _make_node_names_unique(graph: Any) -> None:
     """Make the names of the main graph's nodes unique; names that already are stay."""
     taken = set()
     for number, node in enumerate(graph):
@@ -546,9 +560,9 @@ def _name_nodes(graph: Any) -> None:
         node.name = name
 
 
-def _operation(node: Any, tensors: Mapping[str, TensorSpec]) -> Operation:
+def _convert_node(node: Any, tensors: Mapping[str, TensorSpec]) -> Operation:
     """Return a node with those of its tensors whose types numpy has."""
-    kind = _kind(node)
+    kind = _get_kind(node)
     # A tensor that is left out has no name.
     sides = [
         ["" if value is None else str(value.name or "") for value in side]
@@ -567,12 +581,12 @@ def _operation(node: Any, tensors: Mapping[str, TensorSpec]) -> Operation:
         tuple(name for name in sides[1] if name in tensors),
         node.name.strip("/").rpartition("/")[0],
         node,
-        primitives_of(kind, attributes, *shapes),
+        list_primitives(kind, attributes, *shapes),
         sum(bool(name) and name not in tensors for side in sides for name in side),
     )
 
 
-def _kind(node: Any) -> str:
+def _get_kind(node: Any) -> str:
     return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
 
 
@@ -582,7 +596,7 @@ _UNREAD = set(
 _DTYPES = {"FLOAT": "float32", "DOUBLE": "float64"}
 
 
-def _spec(value: Any) -> TensorSpec | None:
+def _read_spec(value: Any) -> TensorSpec | None:
     """Return the spec of a value, if it is known to be a tensor of a type that numpy has."""
     constant = value.const_value
     dtype = constant.dtype if constant is not None else value.dtype
@@ -605,7 +619,7 @@ def _may_be_tensor(value: Any) -> bool:
     )
 
 
-def _imported(name: str) -> ModuleType:
+def _import_module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError as error:

@@ -11,32 +11,38 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
-from nnpipe.core.layout import channels_first
-from nnpipe.core.meaning import JUDGED, Meaning, Preparation, differing
+from nnpipe.core.layout import has_channels_first
 from nnpipe.core.messages import list_names
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.output_decoder import INPUT, OutputDecoder, decoder_of
-from nnpipe.core.preprocessing import bound, check_samples, input_layout, prepared, prepared_real
+from nnpipe.core.model_metadata import JUDGED, ModelMetadata, Preparation, find_differences
+from nnpipe.core.output_decoder import INPUT, OutputDecoder, get_decoder
+from nnpipe.core.preprocessing import (
+    check_samples,
+    find_input_layout,
+    match_inputs,
+    preprocess,
+    preprocess_real,
+)
 from nnpipe.core.quantization import adapt
-from nnpipe.core.task import scores_classes
-from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
+from nnpipe.core.task import has_class_scores
+from nnpipe.core.tensor_metadata import InputProcessing, OutputMetadata
 from nnpipe.core.tensors import Batch, DatasetSpec, IOSpec, TensorSpec, show_shape
 from nnpipe.modelwrappers.files._class_scores import (
     check_classes,
-    chosen,
-    class_order,
+    compute_scores,
+    count_scores,
+    find_output,
     is_label,
-    named,
-    real,
-    scores_in,
-    scores_of,
+    match_classes,
+    select_output,
+    to_real,
 )
 from nnpipe.modelwrappers.files._input_options import (
     ELSE,
     InputOptions,
-    Known,
+    ModelFacts,
     check_task,
-    chosen_decoder,
+    select_decoder,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +53,7 @@ class Preprocessing(InputOptions):
     """Options for the inputs that a model from a file expects, and for the meaning of its outputs.
 
     Options that are left out follow the description beside the model file
-    (:mod:`nnpipe.core.meaning`).  Without one, samples are passed to the model
+    (:mod:`nnpipe.core.model_metadata`).  Without one, samples are passed to the model
     unchanged, and the result records that nothing is known.
     """
 
@@ -95,14 +101,14 @@ class Preprocessing(InputOptions):
         """
         super().validate()
         if self.decoder not in (None, "none"):
-            chosen_decoder(None, self.decoder, self.decoder_options or ())
+            select_decoder(None, self.decoder, self.decoder_options or ())
 
     def with_io(self, io: IOSpec) -> Self:
         """Return this wrapper with a known ``io``, so that no file has to be opened for it."""
         return self._with(io=io)
 
     def _with(
-        self, *, io: IOSpec | None = None, known: Known | None = None, **changes: Any
+        self, *, io: IOSpec | None = None, known: ModelFacts | None = None, **changes: Any
     ) -> Self:
         """Return a changed copy of this wrapper that keeps the known facts about its file."""
         copied = replace(self, **changes)
@@ -115,24 +121,24 @@ class Preprocessing(InputOptions):
 
     # -- what is known ----------------------------------------------------------------------------
 
-    def known(self) -> Known:
+    def read_facts(self) -> ModelFacts:
         """Return the facts about the model from sources other than options; none by default."""
-        return Known()
+        return ModelFacts()
 
-    def class_names_in_file(self, output: TensorSpec) -> tuple[str, ...]:
+    def read_class_names(self, output: TensorSpec) -> tuple[str, ...]:
         """Return the names of an output's classes that the file itself holds; none by default."""
         return ()
 
     @cached_property
-    def _known(self) -> Known:
-        return self.known()
+    def _known(self) -> ModelFacts:
+        return self.read_facts()
 
     @cached_property
-    def _expected(self) -> Mapping[str, InputMeaning]:
+    def _expected(self) -> Mapping[str, InputProcessing]:
         """The preprocessing that is carried out, by the names of the inputs."""
-        said = self._known.meaning or Meaning()
+        said = self._known.meaning or ModelMetadata()
         return {
-            spec.name: replace(said.input(spec.name) or _of_shape(spec), **self._given)
+            spec.name: replace(said.input(spec.name) or _describe_input(spec), **self._given)
             for spec in self.io.inputs
         }
 
@@ -144,24 +150,24 @@ class Preprocessing(InputOptions):
         return None if self._given else self._known.maker
 
     @property
-    def meaning(self) -> Meaning | None:
+    def meaning(self) -> ModelMetadata | None:
         """The meaning in the description, overridden by the options; ``None`` without either.
 
         If nothing is known but the names of classes, it consists of these outputs.
         """
         outputs = self._known.meaning.outputs if self._known.meaning else ()
         with suppress(ConfigError):  # reported when the output is evaluated
-            result = self._result()
-            told = self._of_result(result)
+            result = self._select_result()
+            told = self._describe_result(result)
             if not self._reads_by_itself or told.class_names:
                 outputs = (*(each for each in outputs if each.name != result.name), told)
         if not self.preparation().known:
             named = tuple(each for each in outputs if each.class_names)
-            return Meaning(outputs=named) if named else None
+            return ModelMetadata(outputs=named) if named else None
         if self._maker is not None:
-            return Meaning(outputs=outputs, code=self._maker.describe())
+            return ModelMetadata(outputs=outputs, code=self._maker.describe())
         decoder = self.output_decoder
-        return Meaning(
+        return ModelMetadata(
             tuple(self._expected.values()),
             outputs,
             decoder=None if decoder is None else decoder.describe(),
@@ -174,7 +180,7 @@ class Preprocessing(InputOptions):
         """
         if self.decoder is None and self._maker is not None:
             return None
-        return chosen_decoder(self._stated_decoder, self.decoder, self.decoder_options or ())
+        return select_decoder(self._stated_decoder, self.decoder, self.decoder_options or ())
 
     @cached_property
     def _stated_decoder(self) -> OutputDecoder | None:
@@ -182,7 +188,7 @@ class Preprocessing(InputOptions):
         options name another.
         """
         try:
-            return decoder_of(self._known.meaning)
+            return get_decoder(self._known.meaning)
         except NNPipeError as error:
             if self.decoder is not None:
                 return None
@@ -190,7 +196,7 @@ class Preprocessing(InputOptions):
                 f"{self._known.by}: {error}; name another decoder with --decoder, or none"
             ) from None
 
-    def meaning_of_files(self) -> Meaning | None:
+    def meaning_of_files(self) -> ModelMetadata | None:
         """The known meaning; wrappers of files add nothing of their own."""
         return self.meaning
 
@@ -199,26 +205,28 @@ class Preprocessing(InputOptions):
         the options.
         """
         known, given = self._known, self._given
-        inputs = None if self._maker is not None else Meaning(tuple(self._expected.values()))
+        inputs = None if self._maker is not None else ModelMetadata(tuple(self._expected.values()))
         if known.maker is not None:
-            overridden = {"preprocess": (known.maker.dotted_path(), "options")} if given else {}
+            overridden = {"preprocess": (known.maker.get_dotted_path(), "options")} if given else {}
             return Preparation("description", known.by, inputs, overridden)
         if known.meaning is not None and (known.meaning.inputs or known.meaning.decoder):
             return Preparation(
                 "description",
                 known.by,
                 inputs,
-                self._overridden(known.meaning, inputs or Meaning()),
+                self._find_overrides(known.meaning, inputs or ModelMetadata()),
             )
         if given.keys() & {"scale", "mean", "deviation", "quantised", "transform"}:
             return Preparation("options", self._name, inputs)
         return Preparation("unknown", known.by or self._name, inputs)
 
-    def _overridden(self, said: Meaning, used: Meaning) -> dict[str, tuple[Any, Any]]:
-        found = differing(said, used)
+    def _find_overrides(
+        self, said: ModelMetadata, used: ModelMetadata
+    ) -> dict[str, tuple[Any, Any]]:
+        found = find_differences(said, used)
         own, now = self._stated_decoder, self.output_decoder
         if own is not None and now is not None and own != now:
-            found["decoder"] = (own.words(), now.words())
+            found["decoder"] = (own.format_description(), now.format_description())
         for each in said.outputs:
             if self.class_offset is not None and self.class_offset != each.class_offset:
                 found["class_offset"] = (each.class_offset, self.class_offset)
@@ -243,24 +251,24 @@ class Preprocessing(InputOptions):
         """
         if self._maker is not None and self._reads_by_itself:
             made = self._with(known=replace(self._known, maker=self._maker.for_dataset(spec)))
-            return made._ordered(spec) if scores_classes(spec.task) else made
+            return made._match_class_order(spec) if has_class_scores(spec.task) else made
         fitted = self.for_samples(spec)
         if self.output_decoder is not None:
             check_task(self._name, self.output_decoder, spec)
             self.output_decoder.check(self.io, tuple(self._expected.values()), spec)
             return fitted
-        if not scores_classes(spec.task):
+        if not has_class_scores(spec.task):
             if self.result_output is not None:
-                named(self._name, self.io.outputs, self.result_output)
+                find_output(self._name, self.io.outputs, self.result_output)
             return fitted
         classes = self.class_count or len(spec.class_names)
         if len(spec.class_names) != classes:
             raise ConfigError(
                 f"--class-count is {classes}, the data set has {len(spec.class_names)}"
             )
-        result = self._result()
-        known = self._of_result(result)
-        ordered = fitted._with(class_count=classes)._ordered(spec)
+        result = self._select_result()
+        known = self._describe_result(result)
+        ordered = fitted._with(class_count=classes)._match_class_order(spec)
         check_classes(self._name, result, known, classes)
         return ordered
 
@@ -271,7 +279,7 @@ class Preprocessing(InputOptions):
         """
         return ()
 
-    def _ordered(self, spec: DatasetSpec) -> Self:
+    def _match_class_order(self, spec: DatasetSpec) -> Self:
         """Return this wrapper with its classes brought to the order of a data set's, if both
         have names.
         """
@@ -282,19 +290,21 @@ class Preprocessing(InputOptions):
                 (),
             )
             if self._maker is None:
-                own = self._of_result(self._result()).class_names
-            vars(self)["_order"] = class_order(self._name, own, spec.class_names)
+                own = self._describe_result(self._select_result()).class_names
+            vars(self)["_order"] = match_classes(self._name, own, spec.class_names)
         return self
 
     def fitting_notes(self, spec: DatasetSpec) -> tuple[str, ...]:
         """How samples with their channels first and classes with other numbers are taken."""
         notes = []
-        for given, taken in bound(
+        for given, taken in match_inputs(
             self._name, self.io.inputs, tuple(t.name for t in spec.inputs)
         ).items():
             sample = next(tensor for tensor in spec.inputs if tensor.name == given)
-            if self._maker is None and channels_first(sample.shape[1:]):
-                way = input_layout(self._name, sample.shape[1:], taken, self._expected[taken.name])
+            if self._maker is None and has_channels_first(sample.shape[1:]):
+                way = find_input_layout(
+                    self._name, sample.shape[1:], taken, self._expected[taken.name]
+                )
                 what = (
                     "channels, rows, columns" if way.channels_first else "rows, columns, channels"
                 )
@@ -313,7 +323,7 @@ class Preprocessing(InputOptions):
         """
         if self._maker is not None:
             return self._with(known=replace(self._known, maker=self._maker.for_samples(spec)))
-        for given, taken in bound(
+        for given, taken in match_inputs(
             self._name, self.io.inputs, tuple(t.name for t in spec.inputs)
         ).items():
             sample = next(tensor for tensor in spec.inputs if tensor.name == given)
@@ -356,13 +366,13 @@ class Preprocessing(InputOptions):
         maker = self._maker
         if maker is not None:
             return adapt(maker.preprocess(inputs), maker.io.inputs, self.io.inputs)
-        return prepared(self._name, inputs, self.io.inputs, self._expected)
+        return preprocess(self._name, inputs, self.io.inputs, self._expected)
 
     def preprocess_real(self, inputs: Batch) -> Batch:
         """Return samples as the real numbers that the model's input represents."""
         if self._maker is not None:
             return self._maker.preprocess_real(inputs)
-        return prepared_real(self._name, inputs, self.io.inputs, self._expected)
+        return preprocess_real(self._name, inputs, self.io.inputs, self._expected)
 
     # -- after the model
     # ----------------------------------------------------------------------------
@@ -377,55 +387,61 @@ class Preprocessing(InputOptions):
         ``"scores"``.
         """
         if (decoder := self.output_decoder) is not None:
-            decoded = {spec.name: real(outputs[spec.name], spec) for spec in self.io.outputs}
+            decoded = {spec.name: to_real(outputs[spec.name], spec) for spec in self.io.outputs}
             if decoder.takes_inputs:
                 given = {INPUT + spec.name: spec for spec in self.io.inputs}
-                decoded |= {name: real(outputs[name], spec) for name, spec in given.items()}
+                decoded |= {name: to_real(outputs[name], spec) for name, spec in given.items()}
             return decoder.decode(decoded, self.io, tuple(self._expected.values()))
         if self._maker is not None and self._reads_by_itself:
-            return self._in_order(
+            return self._sort_scores(
                 self._maker.postprocess(adapt(outputs, self.io.outputs, self._maker.io.outputs))
             )
         if self.class_count is None:
             specs = {spec.name: spec for spec in self.io.outputs}
             wanted = [self.result_output] if self.result_output else list(outputs)
-            return {name: real(outputs[name], specs[name]) for name in wanted}
-        result = self._result()
-        known = self._of_result(result)
-        return self._in_order(
-            {"scores": scores_of(self._name, outputs[result.name], result, known, self.class_count)}
+            return {name: to_real(outputs[name], specs[name]) for name in wanted}
+        result = self._select_result()
+        known = self._describe_result(result)
+        return self._sort_scores(
+            {
+                "scores": compute_scores(
+                    self._name, outputs[result.name], result, known, self.class_count
+                )
+            }
         )
 
-    def _in_order(self, found: Batch) -> Batch:
+    def _sort_scores(self, found: Batch) -> Batch:
         """Return predictions with the scores of classes in the order of the data set's."""
         return {**found, "scores": found["scores"][:, list(self._order)]} if self._order else found
 
-    def _result(self) -> TensorSpec:
-        return chosen(self._name, self.io.outputs, self.result_output, self._known.meaning)
+    def _select_result(self) -> TensorSpec:
+        return select_output(self._name, self.io.outputs, self.result_output, self._known.meaning)
 
-    def _of_result(self, result: TensorSpec) -> OutputMeaning:
-        known = (self._known.meaning and self._known.meaning.output(result.name)) or OutputMeaning(
+    def _describe_result(self, result: TensorSpec) -> OutputMetadata:
+        known = (self._known.meaning and self._known.meaning.output(result.name)) or OutputMetadata(
             result.name, "scores"
         )
         offset = known.class_offset if self.class_offset is None else self.class_offset
         names = known.class_names
         if not names and known.kind in JUDGED and self.output_decoder is None:
-            names = self._names_in_file(result, known)[offset:]
+            names = self._read_fitting_class_names(result, known)[offset:]
         kind = self.result_kind or known.kind
         return replace(known, kind=kind, class_offset=offset, class_names=names)
 
-    def _names_in_file(self, result: TensorSpec, known: OutputMeaning) -> tuple[str, ...]:
+    def _read_fitting_class_names(
+        self, result: TensorSpec, known: OutputMetadata
+    ) -> tuple[str, ...]:
         """Return the names of an output's classes in the file, if these are as many as its
         scores.
         """
         try:
-            names = self.class_names_in_file(result)
+            names = self.read_class_names(result)
         except ArtifactError:  # reported when the file is loaded
             return ()
         counts = (None, len(names))
-        fitting = is_label(result, known) or scores_in(result.shape) in counts
+        fitting = is_label(result, known) or count_scores(result.shape) in counts
         return names if len(names) > 1 and fitting else ()
 
 
-def _of_shape(spec: TensorSpec) -> InputMeaning:
-    return InputMeaning(spec.name, "image" if len(spec.shape) == 4 else "features")
+def _describe_input(spec: TensorSpec) -> InputProcessing:
+    return InputProcessing(spec.name, "image" if len(spec.shape) == 4 else "features")

@@ -23,21 +23,21 @@ from nnpipe.core.primitives import (
     Primitive,
     RecurrentPrimitive,
     Shape,
-    convolution,
-    linear,
-    matrix_product,
+    build_convolution,
+    build_linear,
+    build_matrix_product,
 )
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch, show_shape
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, generate_random_batch, show_shape
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.formats.tflite_graph import TFLiteGraph, TFLiteNode, read_graph
 from nnpipe.frameworks.litert import LiteRTSession, open_interpreter
-from nnpipe.modelwrappers.frameworks.inspection import check_weights, selected
+from nnpipe.modelwrappers.frameworks.inspection import check_weights, select_tensors
 
 _SCHEMAS = ("ai_edge_litert.schema_py_generated", "tensorflow.lite.python.schema_py_generated")
 _IDENTIFIER = b"TFL3"
 
 
-def cut(content: bytes, numbers: Iterable[int]) -> tuple[bytes, dict[int, int]]:
+def replace_by_inputs(content: bytes, numbers: Iterable[int]) -> tuple[bytes, dict[int, int]]:
     """Return the model with an input in place of each chosen tensor that operators take, and the
     inputs' numbers.
 
@@ -50,7 +50,7 @@ def cut(content: bytes, numbers: Iterable[int]) -> tuple[bytes, dict[int, int]]:
     numbers
         Numbers of tensors in the first graph.
     """
-    schema, flatbuffers = _schema()
+    schema, flatbuffers = _import_schema()
     model = schema.ModelT.InitFromPackedBuf(content, 0)
     graph = model.subgraphs[0]
     fresh: dict[int, int] = {}
@@ -68,7 +68,7 @@ def cut(content: bytes, numbers: Iterable[int]) -> tuple[bytes, dict[int, int]]:
     return bytes(builder.Output()), fresh
 
 
-def _schema() -> tuple[Any, Any]:
+def _import_schema() -> tuple[Any, Any]:
     for name in _SCHEMAS:
         try:
             return importlib.import_module(name), importlib.import_module("flatbuffers")
@@ -111,7 +111,7 @@ _ACTIVATIONS = {1: "relu", 2: "relu_n1_to_1", 3: "relu6", 4: "tanh", 5: "sign_bi
 _Shapes = Sequence[Shape | None]
 
 
-def primitives_of(
+def list_primitives(
     kind: str, options: Mapping[str, int], inputs: _Shapes, outputs: _Shapes
 ) -> tuple[Primitive, ...]:
     """Return the primitives of an operator: its own and a fused activation; none if it is not known
@@ -122,12 +122,12 @@ def primitives_of(
     kind
         The operator's name in the schema.
     options
-        What :func:`~nnpipe.formats.tflite_graph.options_of` returns.
+        What :func:`~nnpipe.formats.tflite_graph.read_options` returns.
     inputs, outputs
         Shapes in the order of the operator's tensors, ``None`` for tensors that are not known.
     """
     try:
-        found = _primitive(kind, options, inputs, outputs)
+        found = _describe_primitive(kind, options, inputs, outputs)
     except (SpecMismatch, IndexError, TypeError):
         return ()
     if found is None:
@@ -136,7 +136,7 @@ def primitives_of(
     return (found,) if activation is None else (found, PlainPrimitive("elementwise", activation))
 
 
-def _primitive(
+def _describe_primitive(
     kind: str, options: Mapping[str, int], inputs: _Shapes, outputs: _Shapes
 ) -> Primitive | None:
     if kind in _PLAINS:
@@ -148,19 +148,23 @@ def _primitive(
     if kind in _RESIZES:
         return PlainPrimitive("resize", _RESIZES[kind], (1, 2))
     if kind in _POOLS:
-        return PoolingPrimitive(_POOLS[kind], _along("filter", options), _along("stride", options))
+        return PoolingPrimitive(
+            _POOLS[kind],
+            _read_option_per_axis("filter", options),
+            _read_option_per_axis("stride", options),
+        )
     if kind == "FULLY_CONNECTED":
-        units, depth = _shape(inputs, 1)
-        return linear(_shape(inputs, 0), units, depth)
+        units, depth = _get_shape(inputs, 1)
+        return build_linear(_get_shape(inputs, 0), units, depth)
     if kind == "BATCH_MATMUL":
         flipped = bool(options.get("adjoint_first")), bool(options.get("adjoint_second"))
-        return matrix_product(_shape(inputs, 0), _shape(inputs, 1), flipped)
+        return build_matrix_product(_get_shape(inputs, 0), _get_shape(inputs, 1), flipped)
     if kind == "UNIDIRECTIONAL_SEQUENCE_LSTM":
-        return _lstm(inputs, outputs)
-    return _convolution(kind, options, inputs, outputs)
+        return _describe_lstm(inputs, outputs)
+    return _describe_convolution(kind, options, inputs, outputs)
 
 
-def _convolution(
+def _describe_convolution(
     kind: str, options: Mapping[str, int], inputs: _Shapes, outputs: _Shapes
 ) -> Primitive | None:
     transposed = kind in ("TRANSPOSE_CONV", "CONV_3D_TRANSPOSE")
@@ -168,9 +172,9 @@ def _convolution(
         return None
     # The first input of a transposed convolution is the shape of its output.
     data, weights, output = (
-        _shape(inputs, 2 if transposed else 0),
-        _shape(inputs, 1),
-        _shape(outputs, 0),
+        _get_shape(inputs, 2 if transposed else 0),
+        _get_shape(inputs, 1),
+        _get_shape(outputs, 0),
     )
     taken, given = data[-1], output[-1]
     groups: Length = 1
@@ -183,21 +187,21 @@ def _convolution(
             groups = taken
         elif taken and weights[3]:
             groups = taken // weights[3]
-    return convolution(
+    return build_convolution(
         data,
         kernel,
         (taken, given),
         output,
         channel_axis=-1,
         groups=groups or 0,
-        strides=_along("stride", options),
-        dilations=_along("dilation", options),
+        strides=_read_option_per_axis("stride", options),
+        dilations=_read_option_per_axis("dilation", options),
         transposed=transposed,
     )
 
 
-def _lstm(inputs: _Shapes, outputs: _Shapes) -> Primitive | None:
-    data, weights, output = _shape(inputs, 0), _shape(inputs, 1), _shape(outputs, 0)
+def _describe_lstm(inputs: _Shapes, outputs: _Shapes) -> Primitive | None:
+    data, weights, output = _get_shape(inputs, 0), _get_shape(inputs, 1), _get_shape(outputs, 0)
     units = weights[0]
     # The state is projected to fewer numbers, for which there is no rule; or steps come first,
     # which changes nothing.
@@ -208,11 +212,11 @@ def _lstm(inputs: _Shapes, outputs: _Shapes) -> Primitive | None:
     )
 
 
-def _along(name: str, options: Mapping[str, int]) -> tuple[int, ...]:
+def _read_option_per_axis(name: str, options: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(options[f"{name}_{axis}"] for axis in "dhw" if f"{name}_{axis}" in options)
 
 
-def _shape(shapes: _Shapes, place: int) -> Shape:
+def _get_shape(shapes: _Shapes, place: int) -> Shape:
     found = shapes[place]
     if found is None:
         raise SpecMismatch("a tensor has no known shape")
@@ -246,15 +250,15 @@ class TFLiteSource:
 
     def get_weights(self, keys: Iterable[str] | None) -> dict[str, np.ndarray]:
         """Return copies of constant tensors by name."""
-        own = self._weights()
+        own = self._list_weights()
         names = list(own if keys is None else keys)
         check_weights(self.path, names, own)
         data = self.path.read_bytes() if self.content is None else bytes(self.content)
-        return {name: self._view(data, own[name]).copy() for name in names}
+        return {name: self._read_weight(data, own[name]).copy() for name in names}
 
     def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         """Replace constant tensors, after a check that all of them fit."""
-        own = self._weights()
+        own = self._list_weights()
         check_weights(self.path, weights, own)
         fresh = {}
         for name, array in weights.items():
@@ -273,10 +277,10 @@ class TFLiteSource:
             assert self.content is not None
             self.content[start : start + len(data)] = data
 
-    def _weights(self) -> dict[str, int]:
+    def _list_weights(self) -> dict[str, int]:
         return {self.file_graph.names[number]: number for number in self.file_graph.constants}
 
-    def _view(self, data: bytes, number: int) -> np.ndarray:
+    def _read_weight(self, data: bytes, number: int) -> np.ndarray:
         spec = self.file_graph.tensors[number]
         shape = tuple(int(n or 0) for n in spec.shape)
         dtype = np.dtype(spec.dtype)
@@ -294,35 +298,40 @@ class TFLiteSource:
         free.
         """
         file = self.file_graph
-        kinds = _kinds()
+        kinds = _list_kinds()
         computed = {number for node in file.nodes for number in node.outputs}
         free = any(None in spec.shape for spec in io.inputs)
         tensors = {
-            number: _freed(spec) if free and number in computed & file.fixed else spec
+            number: _make_batch_axis_free(spec)
+            if free and number in computed & file.fixed
+            else spec
             for number, spec in file.tensors.items()
         }
         if sized and any(None in spec.shape for spec in tensors.values()):
-            lengths = self._lengths(io)
+            lengths = self._measure_shapes(io)
             tensors = {
                 n: replace(spec, shape=lengths.get(n, spec.shape)) for n, spec in tensors.items()
             }
 
-        def named(numbers: Iterable[int]) -> tuple[str, ...]:
+        def list_names(numbers: Iterable[int]) -> tuple[str, ...]:
             return tuple(file.names[number] for number in numbers if number in tensors)
 
-        def shapes(numbers: Iterable[int]) -> list[tuple[int | None, ...] | None]:
+        def list_shapes(numbers: Iterable[int]) -> list[tuple[int | None, ...] | None]:
             return [tensors[number].shape if number in tensors else None for number in numbers]
 
         operations = tuple(
             Operation(
-                f"{_kind(node, kinds)}_{number}",
-                _kind(node, kinds),
-                named(node.inputs),
-                named(node.outputs),
+                f"{_get_kind(node, kinds)}_{number}",
+                _get_kind(node, kinds),
+                list_names(node.inputs),
+                list_names(node.outputs),
                 file.names[node.outputs[0]].rpartition("/")[0] if node.outputs else "",
                 number,
-                primitives_of(
-                    _kind(node, kinds), node.options, shapes(node.inputs), shapes(node.outputs)
+                list_primitives(
+                    _get_kind(node, kinds),
+                    node.options,
+                    list_shapes(node.inputs),
+                    list_shapes(node.outputs),
                 ),
                 sum(used not in tensors for used in (*node.inputs, *node.outputs)),
             )
@@ -331,12 +340,12 @@ class TFLiteSource:
         return Graph(
             operations,
             {spec.name: spec for spec in tensors.values()},
-            named(file.inputs[spec.name] for spec in io.inputs),
-            named(file.outputs[spec.name] for spec in io.outputs),
+            list_names(file.inputs[spec.name] for spec in io.inputs),
+            list_names(file.outputs[spec.name] for spec in io.outputs),
             file,
         )
 
-    def _lengths(self, io: IOSpec) -> dict[int, tuple[int, ...]]:
+    def _measure_shapes(self, io: IOSpec) -> dict[int, tuple[int, ...]]:
         """Return the shape of each tensor after a run on random inputs with the shapes in
         ``io``.
         """
@@ -349,23 +358,23 @@ class TFLiteSource:
             keep_all=True,
         )
         with LiteRTSession(interpreter, io, read_tflite(self.path), self.path) as session:
-            session.put(random_batch(io, 1))
+            session.put(generate_random_batch(io, 1))
             session.run()
             found = interpreter.get_tensor_details()
         return {
             int(each["index"]): tuple(int(length) for length in each["shape"]) for each in found
         }
 
-    def intermediates(
+    def compute_intermediates(
         self, selector: Selector, io: IOSpec, batch: Batch, given: Batch
     ) -> dict[str, np.ndarray]:
         """Return the selected values; operators use given values in place of computed ones."""
-        wanted = selected(self.path, selector, self.graph(io).operations)
+        wanted = select_tensors(self.path, selector, self.graph(io).operations)
         numbers = {name: number for number, name in enumerate(self.file_graph.names)}
         content = None if self.content is None else bytes(self.content)
         inputs: dict[int, int] = {}
         if given:
-            content, inputs = cut(
+            content, inputs = replace_by_inputs(
                 content or self.path.read_bytes(), [numbers[name] for name in given]
             )
         # XNNPACK fuses operators, and does not expose the values between them.
@@ -392,14 +401,14 @@ class TFLiteSource:
                 ) from None
 
 
-def _freed(spec: TensorSpec) -> TensorSpec:
+def _make_batch_axis_free(spec: TensorSpec) -> TensorSpec:
     """Return the spec with a first axis of length 1 as a free batch axis, for files that do not
     state it.
     """
     return replace(spec, shape=tuple(None if length == 1 else length for length in spec.shape))
 
 
-def _kinds() -> dict[int, str]:
+def _list_kinds() -> dict[int, str]:
     """Return the names of operators by number, from the first installed package that has them."""
     for name in _SCHEMAS:
         try:
@@ -414,5 +423,5 @@ def _kinds() -> dict[int, str]:
     return {}
 
 
-def _kind(node: TFLiteNode, kinds: Mapping[int, str]) -> str:
+def _get_kind(node: TFLiteNode, kinds: Mapping[int, str]) -> str:
     return node.custom or kinds.get(node.code, f"OPERATOR_{node.code}")

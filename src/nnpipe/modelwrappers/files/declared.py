@@ -10,33 +10,33 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.artifact import Artifact, get_sidecar_path
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.meaning import Meaning, Preparation, Source
-from nnpipe.core.messages import nearest
+from nnpipe.core.messages import suggest_name
+from nnpipe.core.model_metadata import ModelMetadata, Preparation, Source
 from nnpipe.core.progress import Progress, silent
-from nnpipe.core.tensor_meaning import OutputMeaning
+from nnpipe.core.tensor_metadata import OutputMetadata
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.frameworks.torch_session import check_device
 from nnpipe.frameworks.training_curves import OUTPUT
 from nnpipe.layers.graph.graph import NetworkGraph
-from nnpipe.layers.graph.loss_outputs import finish, finished, judged_outputs
+from nnpipe.layers.graph.loss_outputs import find_loss_outputs, finish, to_inference
 from nnpipe.layers.graph.shape_inference import infer
-from nnpipe.layers.graph.weights import Weights, variables_of, weight_problems
+from nnpipe.layers.graph.weights import Weights, find_weight_problems, list_variables
 from nnpipe.layers.imports.network_files import KERAS, ONNX, from_onnx, read_network
 from nnpipe.layers.keras.named_layers import TakesOwnLayers
-from nnpipe.layers.keras.open_file import training_only
+from nnpipe.layers.keras.open_file import select_training_only
 from nnpipe.layers.keras.read_file import Reading, read_keras
 from nnpipe.layers.keras.to_config import write_keras
 from nnpipe.layers.problems import raise_if
-from nnpipe.layers.torch.to_torch import backend_problems, to_torch, torch_weights
-from nnpipe.layers.torch.to_trainer import Judge
+from nnpipe.layers.torch.to_torch import find_backend_problems, to_torch, torch_weights
+from nnpipe.layers.torch.to_trainer import LossEvaluator
 from nnpipe.layers.vocabulary.input import Input
 from nnpipe.layers.vocabulary.outputs import OutputClassification
-from nnpipe.modelwrappers.files._input_options import Known, known_of
+from nnpipe.modelwrappers.files._input_options import ModelFacts, read_model_facts
 from nnpipe.modelwrappers.files._preprocessing import Preprocessing
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 
@@ -65,7 +65,7 @@ class DeclaredModel(Preprocessing, PyTorchWrapper, TakesOwnLayers):
         """The content of the file."""
         reading = read_network(self.network, self.own_layers)
         assert reading.graph is not None  # otherwise reading raises
-        raise_if(backend_problems(reading.graph, "torch"), str(self.network))
+        raise_if(find_backend_problems(reading.graph, "torch"), str(self.network))
         return reading
 
     @property
@@ -93,22 +93,22 @@ class DeclaredModel(Preprocessing, PyTorchWrapper, TakesOwnLayers):
         ]
         return IOSpec(tuple(inputs), tuple(outputs))
 
-    def known(self) -> Known:
+    def read_facts(self) -> ModelFacts:
         """Return the meaning of the outputs from their losses, and other facts from the file's
         description.
         """
-        found = Known()
-        if sidecar_of(self.network).is_file():
-            found = known_of(Artifact.read(self.network, check=False))
-        if found != Known():
+        found = ModelFacts()
+        if get_sidecar_path(self.network).is_file():
+            found = read_model_facts(Artifact.read(self.network, check=False))
+        if found != ModelFacts():
             return found
         names = {spec.name for spec in self.io.outputs}
         outputs = tuple(
-            OutputMeaning(name, "probabilities")
-            for name, output in judged_outputs(self.graph).items()
+            OutputMetadata(name, "probabilities")
+            for name, output in find_loss_outputs(self.graph).items()
             if isinstance(output, OutputClassification) and name in names
         )
-        return Known(Meaning(outputs=outputs))
+        return ModelFacts(ModelMetadata(outputs=outputs))
 
     def preparation(self) -> Preparation:
         """Return how samples are prepared, according to options or the file's description.
@@ -128,11 +128,11 @@ class DeclaredModel(Preprocessing, PyTorchWrapper, TakesOwnLayers):
         import torch
 
         seed = int(torch.randint(1 << 31, ()))  # follows the caller's seed
-        return self._built(self.declared.weights or None, seed)
+        return self._build_module(self.declared.weights or None, seed)
 
-    def _built(self, weights: Weights | None, seed: int = 0) -> Any:
+    def _build_module(self, weights: Weights | None, seed: int = 0) -> Any:
         module = to_torch(self.graph, weights, seed=seed)
-        if judged_outputs(self.graph) and self._judge.constrained:
+        if find_loss_outputs(self.graph) and self._judge.constrained:
             module.register_forward_pre_hook(
                 lambda module, _: module.constrain() if module.training else None
             )
@@ -142,12 +142,12 @@ class DeclaredModel(Preprocessing, PyTorchWrapper, TakesOwnLayers):
     # -------------------------------------------------------------------------------------
 
     @cached_property
-    def _judge(self) -> Judge:
-        return Judge.of(self.graph)
+    def _judge(self) -> LossEvaluator:
+        return LossEvaluator.from_graph(self.graph)
 
     def classifies(self) -> bool:
         """Return whether its only output is a classification."""
-        outputs = list(judged_outputs(self.graph).values())
+        outputs = list(find_loss_outputs(self.graph).values())
         return len(outputs) == 1 and isinstance(outputs[0], OutputClassification)
 
     def judge(
@@ -167,7 +167,7 @@ class DeclaredModel(Preprocessing, PyTorchWrapper, TakesOwnLayers):
 
     def score_of(self, module: Any, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Any:
         """Return the first metric of the first output that has one, otherwise the loss."""
-        from nnpipe.training.outputs.output import figure
+        from nnpipe.training.outputs.output import compute_figure
 
         for output in self.judge(module, outputs, truth).values():
             for metric in output.metrics().values():
@@ -177,7 +177,7 @@ class DeclaredModel(Preprocessing, PyTorchWrapper, TakesOwnLayers):
                     if metric.denominator is None
                     else metric.denominator.double().cpu().numpy()
                 )
-                return figure(above.sum(0), below.sum(0), metric.finish)
+                return compute_figure(above.sum(0), below.sum(0), metric.finish)
         return self.loss_of(module, outputs, truth)
 
     def finish(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -190,9 +190,7 @@ class DeclaredModel(Preprocessing, PyTorchWrapper, TakesOwnLayers):
         shapes = {spec.name: spec.shape for spec in self.io.outputs}
         found: dict[str, np.ndarray] = {}
         for name, output in self._judge.outputs.items():
-            truth = output.random_truth(
-                (size, *(extent or 1 for extent in shapes[name][1:])), random
-            )
+            truth = output.draw_truth((size, *(extent or 1 for extent in shapes[name][1:])), random)
             if output.target is not None and output.target not in found:
                 found[output.target] = np.zeros(size, np.int64) if truth is None else truth
             if output.weights is not None:
@@ -221,7 +219,8 @@ class DeclaredModel(Preprocessing, PyTorchWrapper, TakesOwnLayers):
             for training that are not known here.
         """
         raise_if(
-            training_only(self.declared.problems), f"{self.network} can be run and not be trained"
+            select_training_only(self.declared.problems),
+            f"{self.network} can be run and not be trained",
         )
         dataset.prepare()
         # An autoencoder's output names the network's own input.
@@ -232,7 +231,7 @@ class DeclaredModel(Preprocessing, PyTorchWrapper, TakesOwnLayers):
                     raise ConfigError(
                         f"{self._name}: the output {name!r} is judged by {asked!r}, which "
                         f"{type(dataset).__name__} lacks; it has "
-                        f"{', '.join(there)}{nearest(asked, there)}"
+                        f"{', '.join(there)}{suggest_name(asked, there)}"
                     )
         return super().train(live, dataset, options, progress)
 
@@ -254,7 +253,7 @@ class DeclaredModel(Preprocessing, PyTorchWrapper, TakesOwnLayers):
             return
         self.check_installed()
         reading = from_onnx(path) if path.suffix in ONNX else read_keras(path, self.graph)
-        problems = weight_problems(variables_of(self.graph), reading.weights)
+        problems = find_weight_problems(list_variables(self.graph), reading.weights)
         damage = [problem for problem in reading.problems if problem.code in ("damaged", "size")]
         if damage or problems:
             told = "; ".join(str(problem) for problem in (damage or problems)[:3])
@@ -262,7 +261,7 @@ class DeclaredModel(Preprocessing, PyTorchWrapper, TakesOwnLayers):
                 f"{path}: has not the weights of the network in {self.network}: {told}"
             )
         check_device(self.device)
-        live.native = self._built(reading.weights).to(self.device).eval()
+        live.native = self._build_module(reading.weights).to(self.device).eval()
 
     def export(self, live: LiveModel, path: str | Path, format: str) -> Artifact:
         """Write the network for inference as ``"onnx"``, ``"torch-export"`` or ``"keras"``.
@@ -280,6 +279,6 @@ class DeclaredModel(Preprocessing, PyTorchWrapper, TakesOwnLayers):
         import h5py
         import torch
 
-        write_keras(path, finished(self.graph), torch_weights(live.native))
+        write_keras(path, to_inference(self.graph), torch_weights(live.native))
         frameworks = (("torch", str(torch.__version__)), ("h5py", h5py.__version__))
         return self.artifact_of(path, format, frameworks)

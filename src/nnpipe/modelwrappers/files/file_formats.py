@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nnpipe.core.arguments import arguments_of
-from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.arguments import list_arguments
+from nnpipe.core.artifact import Artifact, get_sidecar_path
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import components
-from nnpipe.formats.file_types import check_there, file_type_hint
+from nnpipe.formats.file_types import check_there, describe_file_type
 
 FORMATS = {
     ".onnx": "onnx",
@@ -33,12 +33,12 @@ def format_of(path: Path) -> str:
         If the file does not exist, or its format is not known.
     """
     check_there(path)
-    return told_format(path)
+    return find_format(path)
 
 
-def told_format(path: Path) -> str:
+def find_format(path: Path) -> str:
     """Return what a name says of a file that need not be there, or the description beside it."""
-    if sidecar_of(path).is_file():
+    if get_sidecar_path(path).is_file():
         return Artifact.read(path).format
     known = {cls.suffix: cls.produces for cls in components(ModelCompiler) if cls.suffix} | FORMATS
     found = known.get(path.suffix.lower())
@@ -47,17 +47,17 @@ def told_format(path: Path) -> str:
             check_there(path)
         raise ArtifactError(
             f"{path}: nothing tells what it is; its name should end in "
-            f"{', '.join(sorted(known))}{file_type_hint(path)}"
+            f"{', '.join(sorted(known))}{describe_file_type(path)}"
         )
     return found
 
 
-def wrapper_of(format: str) -> type[ModelWrapper] | None:
+def find_wrapper(format: str) -> type[ModelWrapper] | None:
     """Return the wrapper class for files of a format that other software wrote; ``None`` if
     there is none.
     """
     for cls in components(ModelWrapper):
-        takes_file = any(declared.name == "model_path" for declared in arguments_of(cls))
+        takes_file = any(declared.name == "model_path" for declared in list_arguments(cls))
         if cls.weights_format == format and takes_file and cls.__module__.startswith("nnpipe."):
             return cls
     return None

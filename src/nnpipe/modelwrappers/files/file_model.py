@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.artifact import Artifact, get_sidecar_path
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported
-from nnpipe.core.files import replacing, write_bytes
+from nnpipe.core.files import replace_atomically, write_bytes
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import Samples
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.tensors import Batch, IOSpec, random_batch, show_shape
-from nnpipe.modelwrappers.files._input_options import Known, known_of
+from nnpipe.core.tensors import Batch, IOSpec, generate_random_batch, show_shape
+from nnpipe.modelwrappers.files._input_options import ModelFacts, read_model_facts
 from nnpipe.modelwrappers.files._preprocessing import Preprocessing
 
 
@@ -47,7 +47,7 @@ class SelfContainedModel(Preprocessing):
         """Return the framework's model from a file that :meth:`read_io` could read."""
 
     @abstractmethod
-    def _content_of(self, native: Any) -> bytes | Path:
+    def _get_content(self, native: Any) -> bytes | Path:
         raise NotImplementedError
 
     @abstractmethod
@@ -58,9 +58,9 @@ class SelfContainedModel(Preprocessing):
         """Return the present model: the path of its file if it is unchanged, otherwise the
         content to write.
         """
-        return self._content_of(live.native)
+        return self._get_content(live.native)
 
-    def _io_in(self, path: Path) -> IOSpec:
+    def _read_io(self, path: Path) -> IOSpec:
         return self.read_io(path)
 
     def fresh(self, seed: int = 0) -> Any:
@@ -79,10 +79,10 @@ class SelfContainedModel(Preprocessing):
         """
         self.check_installed()
         path = Path(path)
-        if path.is_file() and sidecar_of(path).is_file():
+        if path.is_file() and get_sidecar_path(path).is_file():
             Artifact.read(path)
         network = self.read_model(path)
-        found = self._io_in(path)
+        found = self._read_io(path)
         for mine, its in zip(
             (self.io.inputs, self.io.outputs), (found.inputs, found.outputs), strict=True
         ):
@@ -111,7 +111,7 @@ class SelfContainedModel(Preprocessing):
         if isinstance(content, bytes):
             write_bytes(path, content)
         else:
-            with replacing(path) as temporary:
+            with replace_atomically(path) as temporary:
                 shutil.copyfile(content, temporary)
         return self.artifact_of(path, format, self.versions())
 
@@ -120,15 +120,15 @@ class SelfContainedModel(Preprocessing):
     ) -> list[dict[str, np.ndarray]]:
         """Run some batches and return the outputs of each."""
         with live.session() as session:
-            return [session.infer(batch) for batch in self._batches(n_steps, samples)]
+            return [session.infer(batch) for batch in self._list_batches(n_steps, samples)]
 
-    def _batches(self, n_steps: int, samples: Samples | None) -> list[Batch]:
+    def _list_batches(self, n_steps: int, samples: Samples | None) -> list[Batch]:
         if samples is None:
-            return [random_batch(self.io, 1, seed) for seed in range(n_steps)]
+            return [generate_random_batch(self.io, 1, seed) for seed in range(n_steps)]
         return [inputs for inputs, _ in islice(samples, n_steps)]
 
-    def _some_batches(self, n_steps: int, samples: Samples | None) -> list[Batch]:
-        batches = self._batches(n_steps, samples)
+    def _require_batches(self, n_steps: int, samples: Samples | None) -> list[Batch]:
+        batches = self._list_batches(n_steps, samples)
         if not batches:
             raise ConfigError(
                 f"{type(self).__name__}: there is no step to profile; give samples and at least "
@@ -151,7 +151,7 @@ class FileModel(SelfContainedModel):
         """Return the present model: the path of its file if it is unchanged, otherwise the
         content to write.
         """
-        return self._content_of(live.native) if live.is_built else self.model_path
+        return self._get_content(live.native) if live.is_built else self.model_path
 
     @cached_property
     def io(self) -> IOSpec:
@@ -163,12 +163,12 @@ class FileModel(SelfContainedModel):
         """Return the size of the file and of its external weight files, in bytes."""
         return self.model_path.stat().st_size
 
-    def known(self) -> Known:
+    def read_facts(self) -> ModelFacts:
         """Return the facts in the description beside the file; loading checks that it belongs to
         the file.
         """
-        described = sidecar_of(self.model_path).is_file()
-        return known_of(Artifact.read(self.model_path, check=False) if described else None)
+        described = get_sidecar_path(self.model_path).is_file()
+        return read_model_facts(Artifact.read(self.model_path, check=False) if described else None)
 
     def check_takers(
         self, takers: Sequence[type[ModelCompiler] | type[Runtime]], remote: bool = False
@@ -216,5 +216,5 @@ class FileModel(SelfContainedModel):
         """Return the model with the weights in the file."""
         return self.read_model(self.model_path)
 
-    def _io_in(self, path: Path) -> IOSpec:
+    def _read_io(self, path: Path) -> IOSpec:
         return self.io if path == self.model_path else self.read_io(path)

@@ -9,15 +9,20 @@ from typing import Any, ClassVar
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError
-from nnpipe.core.files import replacing
+from nnpipe.core.files import replace_atomically
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
-from nnpipe.frameworks.keras import graph_of, import_keras, model_io
+from nnpipe.frameworks.keras import get_inner_graph, import_keras, read_keras_io
 from nnpipe.frameworks.keras_session import KerasSession
 from nnpipe.layers.keras.named_layers import TakesOwnLayers
-from nnpipe.layers.keras.open_file import OpenedModel, in_words, opened_keras, tell
+from nnpipe.layers.keras.open_file import (
+    OpenedModel,
+    format_reason,
+    log_reader,
+    open_keras_with_reason,
+)
 from nnpipe.modelwrappers.files.file_model import FileModel
 from nnpipe.modelwrappers.frameworks.tensorflow import write_keras, write_onnx
 from nnpipe.modelwrappers.frameworks.tensorflow_analysis import TensorFlowAnalysis
@@ -50,7 +55,7 @@ class KerasModel(TakesOwnLayers, FileModel, TensorFlowAnalysis):
 
     def read_io(self, path: Path) -> IOSpec:
         """Return inputs and outputs; the model is built for this, as only Keras knows them."""
-        return _io_of(_opened(path, self.own_layers).model, path)
+        return _read_io(_open_file(path, self.own_layers).model, path)
 
     @cached_property
     def io(self) -> IOSpec:
@@ -60,27 +65,27 @@ class KerasModel(TakesOwnLayers, FileModel, TensorFlowAnalysis):
     @property
     def remarks(self) -> tuple[str, ...]:
         """Return which reader read the file, if it was not Keras."""
-        return (in_words(self._looked_at.reason),) if self._looked_at.reason else ()
+        return (format_reason(self._looked_at.reason),) if self._looked_at.reason else ()
 
     @cached_property
     def _looked_at(self) -> _Facts:
         """The facts found by opening the file; :meth:`read_model` finds them as well."""
-        return self._opened(self.model_path)[1]
+        return self._open_model(self.model_path)[1]
 
     def read_model(self, path: Path) -> Any:
         """Return the model with its weights."""
-        model, facts = self._opened(path)
+        model, facts = self._open_model(path)
         if path == self.model_path:  # avoids building it again for its facts
             vars(self)["_looked_at"] = facts
         return model
 
-    def _opened(self, path: Path) -> tuple[Any, _Facts]:
+    def _open_model(self, path: Path) -> tuple[Any, _Facts]:
         self.check_installed()
         import_keras(self.num_threads)
-        opened = _opened(path, self.own_layers)
-        return opened.model, _Facts(_io_of(opened.model, path), opened.reason)
+        opened = _open_file(path, self.own_layers)
+        return opened.model, _Facts(_read_io(opened.model, path), opened.reason)
 
-    def _content_of(self, native: Any) -> bytes | Path:
+    def _get_content(self, native: Any) -> bytes | Path:
         raise NotImplementedError("Keras writes its files itself")
 
     def versions(self) -> tuple[tuple[str, str], ...]:
@@ -93,7 +98,7 @@ class KerasModel(TakesOwnLayers, FileModel, TensorFlowAnalysis):
     def session(self, live: LiveModel) -> InferenceSession:
         """Return a session that runs the model as a TensorFlow graph."""
         native = live.native
-        tell(self.model_path, self._looked_at.reason)
+        log_reader(self.model_path, self._looked_at.reason)
         return KerasSession(native, self.io)
 
     def export(self, live: LiveModel, path: str | Path, format: str) -> Artifact:
@@ -107,8 +112,8 @@ class KerasModel(TakesOwnLayers, FileModel, TensorFlowAnalysis):
         if format not in self.exports:
             return super().export(live, path, format)  # raises NotSupported
         path, model = Path(path), live.native
-        tell(self.model_path, self._looked_at.reason)
-        with replacing(path) as temporary:
+        log_reader(self.model_path, self._looked_at.reason)
+        with replace_atomically(path) as temporary:
             if format == "onnx":
                 write_onnx(model, self.io, temporary, type(self).__name__)
             else:
@@ -116,9 +121,9 @@ class KerasModel(TakesOwnLayers, FileModel, TensorFlowAnalysis):
         return self.artifact_of(path, format, self.versions())
 
 
-def _opened(path: Path, own_layers: tuple[str, ...]) -> OpenedModel:
-    opened = opened_keras(path, own_layers)
-    if graph_of(opened.model) is None:
+def _open_file(path: Path, own_layers: tuple[str, ...]) -> OpenedModel:
+    opened = open_keras_with_reason(path, own_layers)
+    if get_inner_graph(opened.model) is None:
         kind = type(opened.model).__name__
         raise ArtifactError(
             f"{path}: a {kind}, which only its own class can run; export it as ONNX"
@@ -126,8 +131,8 @@ def _opened(path: Path, own_layers: tuple[str, ...]) -> OpenedModel:
     return opened
 
 
-def _io_of(model: Any, path: Path) -> IOSpec:
+def _read_io(model: Any, path: Path) -> IOSpec:
     try:
-        return model_io(model)
+        return read_keras_io(model)
     except (ValueError, TypeError) as error:
-        raise ArtifactError(f"{path}: {one_line(error)}") from None
+        raise ArtifactError(f"{path}: {format_one_line(error)}") from None

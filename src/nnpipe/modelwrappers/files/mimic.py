@@ -14,21 +14,21 @@ from typing import ClassVar
 
 import numpy as np
 
-from nnpipe.analysis.stored_values import constants_of
+from nnpipe.analysis.stored_values import find_constants
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ConversionError, NotSupported
-from nnpipe.core.graph import Graph, stated_shape
+from nnpipe.core.graph import Graph, parse_shape
 from nnpipe.core.tensors import IOSpec
-from nnpipe.frameworks.onnx_of_graph import onnx_of_graph
+from nnpipe.frameworks.onnx_of_graph import build_onnx_of_graph
 from nnpipe.layers.description.from_description import read_description
-from nnpipe.layers.graph.operations import operations_of
+from nnpipe.layers.graph.operations import build_operation_graph
 from nnpipe.layers.imports.network_files import DESCRIPTIONS
 from nnpipe.modelwrappers.files._onnx_graph import ONNXSource
-from nnpipe.modelwrappers.files.file_formats import format_of, wrapper_of
+from nnpipe.modelwrappers.files.file_formats import find_wrapper, format_of
 from nnpipe.modelwrappers.files.onnx import ONNXWrapper
 
 
-def graph_of_file(path: Path, shapes: Mapping[str, Sequence[int]]) -> Graph:
+def read_file_graph(path: Path, shapes: Mapping[str, Sequence[int]]) -> Graph:
     """Return the graph of a model file, or of a network that is declared layer by layer and not
     built yet.
 
@@ -50,8 +50,8 @@ def graph_of_file(path: Path, shapes: Mapping[str, Sequence[int]]) -> Graph:
     """
     wanted = {name: tuple(shape) for name, shape in shapes.items()}
     if path.suffix.lower() in DESCRIPTIONS:
-        return operations_of(read_description(path), wanted)
-    cls = wrapper_of(format_of(path))
+        return build_operation_graph(read_description(path), wanted)
+    cls = find_wrapper(format_of(path))
     if cls is None or not cls.offers("get_sized_graph"):
         raise NotSupported(
             f"{path}: it does not show its graph; give the file that it was made from"
@@ -92,7 +92,7 @@ class Mimic(ONNXWrapper):
         """Check the form of the shapes."""
         super().validate()
         for each in self.original_shapes:
-            stated_shape(each)
+            parse_shape(each)
 
     @property
     def _name(self) -> str:
@@ -101,8 +101,8 @@ class Mimic(ONNXWrapper):
     @cached_property
     def _graph(self) -> Graph:
         """The graph of the original, without the objects of its framework."""
-        graph = graph_of_file(
-            self.original, dict(stated_shape(each) for each in self.original_shapes)
+        graph = read_file_graph(
+            self.original, dict(parse_shape(each) for each in self.original_shapes)
         )
         operations = tuple(replace(each, native=None) for each in graph.operations)
         return replace(graph, operations=operations, native=None)
@@ -111,24 +111,24 @@ class Mimic(ONNXWrapper):
     def io(self) -> IOSpec:
         """Inputs and outputs: those of the original with other names, and with channels first."""
         self.check_installed()
-        with self._written() as path:
+        with self._write_temporary_file() as path:
             return self.read_io(path)
 
     def build(self) -> ONNXSource:
         """Return a network that costs as much as the original; the seed determines its weights."""
-        with self._written(keep=True) as path:
+        with self._write_temporary_file(keep=True) as path:
             source = self.read_model(path)
         weakref.finalize(source, shutil.rmtree, path.parent, ignore_errors=True)
         return source
 
     @contextmanager
-    def _written(self, keep: bool = False) -> Iterator[Path]:
+    def _write_temporary_file(self, keep: bool = False) -> Iterator[Path]:
         """Yield a file of the network; remove it afterwards unless ``keep``, and always if an
         error occurs.
         """
         try:
-            content = onnx_of_graph(
-                self._graph, np.random.default_rng(self.seed), constants_of(self._graph).folded
+            content = build_onnx_of_graph(
+                self._graph, np.random.default_rng(self.seed), find_constants(self._graph).folded
             )
         except (NotSupported, ConversionError) as error:
             raise type(error)(f"{self.original}: {error}") from None

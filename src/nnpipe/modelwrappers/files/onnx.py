@@ -14,19 +14,19 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import ArtifactError, ConfigError, ConversionError
-from nnpipe.core.files import replacing
+from nnpipe.core.files import replace_atomically
 from nnpipe.core.graph import Graph, Profile, Selector, Shapes, with_shapes
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
 from nnpipe.core.model import Samples
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch
-from nnpipe.formats.class_names import onnx_class_names
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, generate_random_batch
+from nnpipe.formats.class_names import read_onnx_class_names
 from nnpipe.formats.onnx import ONNXFile, read_onnx
 from nnpipe.formats.onnx_external_data import write_joined
 from nnpipe.formats.onnx_network import Contents, read_contents
-from nnpipe.frameworks.onnxruntime import io_of_model, open_model, session_of
+from nnpipe.frameworks.onnxruntime import create_session, open_model, read_onnxruntime_io
 from nnpipe.frameworks.onnxruntime_profile import record
 from nnpipe.modelwrappers.files._onnx_graph import ONNXSource
 from nnpipe.modelwrappers.files.file_model import FileModel, SelfContainedModel
@@ -50,16 +50,16 @@ class ONNXWrapper(SelfContainedModel):
 
     def read_io(self, path: Path) -> IOSpec:
         """Return the inputs and outputs of the model in a file."""
-        return read_onnx(path).unzipped().io()
+        return read_onnx(path).with_score_tensors().io()
 
     def read_model(self, path: Path) -> ONNXSource:
         """Return the model of a file; its content is read when it is first needed."""
         return ONNXSource(read_onnx(path))
 
-    def _content_of(self, native: ONNXSource) -> bytes | Path:
+    def _get_content(self, native: ONNXSource) -> bytes | Path:
         if not native.changed and not native.file.external:
             return native.file.path
-        data = native.serialised()
+        data = native.serialize()
         if len(data) > LARGEST:
             raise ConversionError(
                 f"{native.file.path}: with its weights larger than 2 GB, more than one file can "
@@ -76,14 +76,14 @@ class ONNXWrapper(SelfContainedModel):
     def session(self, live: LiveModel) -> InferenceSession:
         """Return a session that runs the present model on ONNX Runtime."""
         source: ONNXSource = live.native
-        content = source.serialised() if source.changed else None
+        content = source.serialize() if source.changed else None
 
-        def opened(recording: Path | None = None) -> Any:
+        def open_native(recording: Path | None = None) -> Any:
             return open_model(source.file, self.num_threads, content=content, recording=recording)
 
-        native = opened()
-        io_of_model(native, source.file)  # raises for tensors that cannot be put or got
-        return session_of(native, self.io, source.file.path, opened)
+        native = open_native()
+        read_onnxruntime_io(native, source.file)  # raises for tensors that cannot be put or got
+        return create_session(native, self.io, source.file.path, open_native)
 
     # -- analysis ---------------------------------------------------------------------------------
 
@@ -118,14 +118,16 @@ class ONNXWrapper(SelfContainedModel):
         profiler.
         """
         source: ONNXSource = live.native
-        content = source.serialised() if source.changed else None
+        content = source.serialize() if source.changed else None
 
-        def opened(folder: Path) -> Any:
+        def open_native(folder: Path) -> Any:
             return open_model(source.file, self.num_threads, content=content, recording=folder)
 
-        batches = self._some_batches(n_steps, samples)
+        batches = self._require_batches(n_steps, samples)
         times = record(
-            opened, lambda native: session_of(native, self.io, source.file.path, opened), batches
+            open_native,
+            lambda native: create_session(native, self.io, source.file.path, open_native),
+            batches,
         )
         return times.as_profile()
 
@@ -139,10 +141,12 @@ class ONNXWrapper(SelfContainedModel):
         """Run one batch through the unoptimised graph and return the selected values by tensor
         name.
         """
-        batch = random_batch(self.io, 1) if inputs is None else inputs
+        batch = generate_random_batch(self.io, 1) if inputs is None else inputs
         self.io.check_inputs(batch)
         source: ONNXSource = live.native
-        return source.intermediates(selector, live.get_inference_graph(), batch, given or {})
+        return source.compute_intermediates(
+            selector, live.get_inference_graph(), batch, given or {}
+        )
 
 
 def write_beside(file: ONNXFile, path: Path) -> None:
@@ -164,20 +168,20 @@ def write_beside(file: ONNXFile, path: Path) -> None:
         model = onnx.load_model(str(file.path), load_external_data=False)
     except Exception as error:  # protobuf's errors share no base
         raise ArtifactError(
-            f"{file.path}: not a usable ONNX model: {one_line(error, 200)}"
+            f"{file.path}: not a usable ONNX model: {format_one_line(error, 200)}"
         ) from None
-    for tensor in _tensors(model.graph):
+    for tensor in _list_tensors(model.graph):
         for entry in tensor.external_data:
             if entry.key == "location":
                 entry.value = names[entry.value]
     for location, name in names.items():
-        with replacing(path.with_name(name)) as temporary:
+        with replace_atomically(path.with_name(name)) as temporary:
             shutil.copyfile(file.path.parent / location, temporary)  # by the kernel, if it can
-    with replacing(path) as temporary:
+    with replace_atomically(path) as temporary:
         temporary.write_bytes(model.SerializeToString())
 
 
-def _tensors(graph: Any) -> list[Any]:
+def _list_tensors(graph: Any) -> list[Any]:
     """Return all tensors of a graph and its subgraphs that may be stored in another file."""
     found = list(graph.initializer)
     found += [
@@ -187,11 +191,11 @@ def _tensors(graph: Any) -> list[Any]:
         for attribute in node.attribute:
             found += [attribute.t, *attribute.tensors]
             for inner in (attribute.g, *attribute.graphs):
-                found += _tensors(inner) if inner.node or inner.initializer else []
+                found += _list_tensors(inner) if inner.node or inner.initializer else []
     return found
 
 
-def refuse_one_file(
+def check_one_file(
     path: Path,
     size: int,
     largest: int,
@@ -252,11 +256,11 @@ class ONNXModel(FileModel, ONNXWrapper):
         if format == self.weights_format:
             file = read_onnx(self.model_path)
             file.check_external()
-            if file.external and not file.zipped and not _changed(live):
+            if file.external and not file.zipped and not _is_changed(live):
                 if file.bytes_in_all > LARGEST:
                     write_beside(file, Path(path))
                 else:
-                    with replacing(path) as temporary:
+                    with replace_atomically(path) as temporary:
                         write_joined(file, temporary)
                 return self.artifact_of(Path(path), format, self.versions())
             if file.external or file.zipped:
@@ -273,7 +277,7 @@ class ONNXModel(FileModel, ONNXWrapper):
             return
         inside = "bfloat16" in self.contents().numbers
         self._check_bfloat16(takers, inside, "export it in float32 where it was made")
-        refuse_one_file(
+        check_one_file(
             self.model_path,
             self.bytes_in_all,
             LARGEST,
@@ -283,7 +287,7 @@ class ONNXModel(FileModel, ONNXWrapper):
             instead="compile it for OpenVINO, or measure it here",
         )
 
-    def class_names_in_file(self, output: TensorSpec) -> tuple[str, ...]:
+    def read_class_names(self, output: TensorSpec) -> tuple[str, ...]:
         """Return the names of classes in the file's properties, or in its classifiers of
         scikit-learn.
         """
@@ -291,12 +295,12 @@ class ONNXModel(FileModel, ONNXWrapper):
 
     @cached_property
     def _class_names(self) -> tuple[str, ...]:
-        return onnx_class_names(self.model_path)
+        return read_onnx_class_names(self.model_path)
 
     def contents(self) -> Contents:
         """Return the counts of the file's parts, without reading any weight."""
         return read_contents(self.model_path)
 
 
-def _changed(live: LiveModel) -> bool:
+def _is_changed(live: LiveModel) -> bool:
     return live.is_built and bool(live.native.changed)

@@ -15,8 +15,8 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.frameworks.sklearn_estimators import (
     EstimatorSession,
-    estimator_as_onnx,
-    io_of_estimator,
+    convert_estimator_to_onnx,
+    find_estimator_io,
     read_estimator,
 )
 from nnpipe.modelwrappers.files.file_model import FileModel
@@ -57,7 +57,7 @@ class SklearnModel(FileModel):
 
     def read_io(self, path: Path) -> IOSpec:
         """Return inputs and outputs; the estimator is loaded for this."""
-        return io_of_estimator(read_estimator(path, self.trusted_types), path)
+        return find_estimator_io(read_estimator(path, self.trusted_types), path)
 
     @cached_property
     def io(self) -> IOSpec:
@@ -70,10 +70,10 @@ class SklearnModel(FileModel):
         estimator = read_estimator(path, self.trusted_types)
         # avoids loading it again for its inputs and outputs
         if path == self.model_path and "io" not in vars(self):
-            vars(self)["io"] = io_of_estimator(estimator, path)
+            vars(self)["io"] = find_estimator_io(estimator, path)
         return estimator
 
-    def _content_of(self, native: Any) -> bytes | Path:
+    def _get_content(self, native: Any) -> bytes | Path:
         from skops.io import dumps
 
         return bytes(dumps(native))
@@ -96,6 +96,6 @@ class SklearnModel(FileModel):
         """
         if format != "onnx":
             return super().export(live, path, format)
-        write_bytes(path, estimator_as_onnx(live.native, self.io, self._name))
+        write_bytes(path, convert_estimator_to_onnx(live.native, self.io, self._name))
         frameworks = (*self.versions(), ("skl2onnx", version("skl2onnx")))
         return self.artifact_of(path, format, frameworks)

@@ -14,7 +14,7 @@ import numpy as np
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency, NotSupported
-from nnpipe.core.files import replacing
+from nnpipe.core.files import replace_atomically
 from nnpipe.core.generation import (
     NONE,
     PROMPT,
@@ -22,7 +22,7 @@ from nnpipe.core.generation import (
     TOKENS,
     GenerationSession,
     Ids,
-    generation_io,
+    build_generation_io,
 )
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
@@ -42,9 +42,9 @@ from nnpipe.formats.model_folder import (
     write_listing,
 )
 from nnpipe.frameworks.genai import GenAISession, open_genai
-from nnpipe.frameworks.runtime_failures import hushed
+from nnpipe.frameworks.runtime_failures import suppress_output
 from nnpipe.frameworks.text_tokenizer import TextTokenizer
-from nnpipe.modelwrappers.files.transformers import network_of
+from nnpipe.modelwrappers.files.transformers import load_network
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -103,7 +103,7 @@ class TextGenerator(ModelWrapper):
     @property
     def io(self) -> IOSpec:
         """The ids of the tokens of a prompt and of its reference; tokens and their times."""
-        return generation_io(self.max_new_tokens)
+        return build_generation_io(self.max_new_tokens)
 
     @cached_property
     def tokenizer(self) -> TextTokenizer:
@@ -178,16 +178,16 @@ class TextGenerator(ModelWrapper):
         is.
         """
         write_listing(self.model_files(), Path(path))
-        return self._described(path, LISTING)
+        return self._describe_artifact(path, LISTING)
 
     def export(self, live: LiveModel, path: str | Path, format: str) -> Artifact:
         """Write the model in a format that compilers or runtimes take."""
         if format not in self.exports:
             raise NotSupported(f"{type(self).__name__} cannot be exported as {format}")
         self._write_export(Path(path))
-        return self._described(path, format)
+        return self._describe_artifact(path, format)
 
-    def _described(self, path: str | Path, format: str) -> Artifact:
+    def _describe_artifact(self, path: str | Path, format: str) -> Artifact:
         return self.artifact_of(
             path, format, tuple((name, version(name)) for name in self.packages)
         )
@@ -235,7 +235,7 @@ class ONNXRuntimeGenAIModel(TextGenerator):
         return GenAISession(live.native, self.max_new_tokens, ends)
 
     def _write_export(self, path: Path) -> None:
-        with replacing(path) as temporary:
+        with replace_atomically(path) as temporary:
             write_genai_archive(temporary, self._folder.path, self.io)
 
 
@@ -318,7 +318,7 @@ class TransformersGenerator(TextGenerator):
     def build(self) -> Any:
         """Return the network with the weights in the folder."""
         shape = (None, min(_TRACED, self.context_length))
-        network = network_of(self._folder, (TensorSpec("input_ids", shape, "int64"),))
+        network = load_network(self._folder, (TensorSpec("input_ids", shape, "int64"),))
         if not hasattr(network, "lm_head") and network.get_output_embeddings() is None:
             raise ArtifactError(
                 f"{self.model_folder}: {type(network).__name__} continues no text; it has no "
@@ -326,10 +326,10 @@ class TransformersGenerator(TextGenerator):
             )
         network.eval()
         if self.weight_bits is not None:
-            self._quantise(network)
+            self._quantize(network)
         return network
 
-    def _quantise(self, network: Any) -> None:
+    def _quantize(self, network: Any) -> None:
         import torch
 
         try:
@@ -339,7 +339,7 @@ class TransformersGenerator(TextGenerator):
                 "--weight-bits needs torchao, which is not installed: pip install "
                 "'nnpipe[torch-int8]'"
             ) from None
-        with hushed():
+        with suppress_output():
             from torchao.quantization import Int8WeightOnlyConfig, IntxWeightOnlyConfig, quantize_
             from torchao.quantization.granularity import PerGroup
 
@@ -347,7 +347,7 @@ class TransformersGenerator(TextGenerator):
                 quantize_(network, Int8WeightOnlyConfig())
                 return
 
-            def divisible(module: Any, name: str) -> bool:
+            def is_divisible(module: Any, name: str) -> bool:
                 return (
                     isinstance(module, torch.nn.Linear)
                     and module.in_features % self.group_size == 0
@@ -356,7 +356,7 @@ class TransformersGenerator(TextGenerator):
             four = IntxWeightOnlyConfig(
                 weight_dtype=torch.int4, granularity=PerGroup(self.group_size)
             )
-            quantize_(network, four, filter_fn=divisible)
+            quantize_(network, four, filter_fn=is_divisible)
 
     def _write_export(self, path: Path) -> None:
         if self.weight_bits is not None:

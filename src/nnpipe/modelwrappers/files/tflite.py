@@ -14,13 +14,13 @@ from nnpipe.core.graph import Graph, Selector, Shapes, with_shapes
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.session import InferenceSession
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch
-from nnpipe.formats.class_names import tflite_class_names
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, generate_random_batch
+from nnpipe.formats.class_names import read_tflite_class_names
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.frameworks.litert import (
     LiteRTSession,
     check_tensors,
-    interpreter_module,
+    import_interpreter,
     open_interpreter,
 )
 from nnpipe.frameworks.litert_profile import record
@@ -44,7 +44,7 @@ class TFLiteModel(FileModel):
 
     def import_framework(self) -> None:
         """Import the interpreter."""
-        interpreter_module()
+        import_interpreter()
 
     def read_io(self, path: Path) -> IOSpec:
         """Return the inputs and outputs of the model in a file."""
@@ -55,16 +55,16 @@ class TFLiteModel(FileModel):
         read_tflite(path)
         return TFLiteSource(path)
 
-    def _content_of(self, native: TFLiteSource) -> bytes | Path:
+    def _get_content(self, native: TFLiteSource) -> bytes | Path:
         return native.path if native.content is None else bytes(native.content)
 
-    def class_names_in_file(self, output: TensorSpec) -> tuple[str, ...]:
+    def read_class_names(self, output: TensorSpec) -> tuple[str, ...]:
         """Return the names of an output's classes in the labels that the file's metadata name."""
         return self._class_names.get(output.name, ())
 
     @cached_property
     def _class_names(self) -> dict[str, tuple[str, ...]]:
-        return tflite_class_names(self.model_path)
+        return read_tflite_class_names(self.model_path)
 
     def versions(self) -> tuple[tuple[str, str], ...]:
         """Return the version of the installed package with the interpreter."""
@@ -84,11 +84,11 @@ class TFLiteModel(FileModel):
         content = None if source.content is None else bytes(source.content)
         opened = partial(open_interpreter, source.path, self.num_threads, content=content)
 
-        def recorded(arrays: Mapping[int, np.ndarray], runs: int) -> OperationTimes:
+        def record_times(arrays: Mapping[int, np.ndarray], runs: int) -> OperationTimes:
             return record(source.path, content, arrays, self.num_threads, runs)
 
         return LiteRTSession(
-            opened(), self.io, read_tflite(source.path), source.path, recorded, opened
+            opened(), self.io, read_tflite(source.path), source.path, record_times, opened
         )
 
     # -- analysis ---------------------------------------------------------------------------------
@@ -125,8 +125,8 @@ class TFLiteModel(FileModel):
         """Run one batch without XNNPACK and return the selected values by tensor name, as they
         are stored.
         """
-        batch = random_batch(self.io, 1) if inputs is None else inputs
+        batch = generate_random_batch(self.io, 1) if inputs is None else inputs
         self.io.check_inputs(batch)
         source: TFLiteSource = live.native
         check_tensors(self.io, source.path)
-        return source.intermediates(selector, self.io, batch, given or {})
+        return source.compute_intermediates(selector, self.io, batch, given or {})

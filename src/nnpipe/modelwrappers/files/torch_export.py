@@ -16,24 +16,29 @@ from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import ArtifactError, ConversionError, MissingDependency
 from nnpipe.core.graph import Graph, Selector, Shapes
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
-from nnpipe.core.tensors import Batch, IOSpec, random_batch
+from nnpipe.core.tensors import Batch, IOSpec, generate_random_batch
 from nnpipe.formats.onnx_network import Contents
 from nnpipe.formats.pt2 import read_program
-from nnpipe.frameworks.runtime_failures import hushed
-from nnpipe.frameworks.torch_onnx import LARGEST, cause_of, whole_pools, write_exported
-from nnpipe.frameworks.torch_program import import_loader, load_checked, program_bytes
+from nnpipe.frameworks.runtime_failures import suppress_output
+from nnpipe.frameworks.torch_onnx import (
+    LARGEST,
+    find_export_cause,
+    mark_whole_pools,
+    write_exported,
+)
+from nnpipe.frameworks.torch_program import import_loader, load_checked, serialize_program
 from nnpipe.frameworks.torch_session import TorchSession, check_device
-from nnpipe.frameworks.torch_state import program_call
+from nnpipe.frameworks.torch_state import make_program_call
 from nnpipe.modelwrappers.files.file_model import FileModel
-from nnpipe.modelwrappers.files.onnx import refuse_one_file
-from nnpipe.modelwrappers.frameworks.pytorch_export import fixed_length
+from nnpipe.modelwrappers.files.onnx import check_one_file
+from nnpipe.modelwrappers.frameworks.pytorch_export import get_fixed_length
 from nnpipe.modelwrappers.frameworks.pytorch_graph import (
-    intermediates,
-    layer_of,
-    lengths_for,
+    compute_intermediates,
+    get_layer_path,
+    make_length_function,
     read_graph,
 )
 from nnpipe.modelwrappers.frameworks.pytorch_weights import get_arrays, set_arrays
@@ -78,33 +83,35 @@ class TorchExportModel(FileModel):
 
     def import_framework(self) -> None:
         """Import the modules that load exported programs."""
-        with hushed():
+        with suppress_output():
             import_loader()
 
     def read_io(self, path: Path) -> IOSpec:
         """Return the inputs and outputs of the program in a file."""
         program = read_program(path)
-        return program.in_float32().io if self.dtype == "float32" else program.io
+        return program.to_float32().io if self.dtype == "float32" else program.io
 
     def read_model(self, path: Path) -> TorchSource:
         """Return the program of a file, checked and loaded by PyTorch."""
         check_device(self.device)
         checked = read_program(path)
-        used = checked.in_float32() if self.dtype == "float32" else checked
+        used = checked.to_float32() if self.dtype == "float32" else checked
         try:
             return TorchSource(path, load_checked(used), changed=used is not checked)
         except Exception as error:  # its errors share no base but Exception
-            raise ArtifactError(f"{path}: PyTorch cannot load it: {one_line(error)}") from None
+            raise ArtifactError(
+                f"{path}: PyTorch cannot load it: {format_one_line(error)}"
+            ) from None
 
     def content(self, live: LiveModel) -> bytes | Path:
         """Return the present program: the path of its file, or its content if weights or numbers
         have changed.
         """
         converted = self.dtype == "float32" and self._has_bfloat16
-        return self._content_of(live.native) if converted else super().content(live)
+        return self._get_content(live.native) if converted else super().content(live)
 
-    def _content_of(self, native: TorchSource) -> bytes | Path:
-        return program_bytes(native.program) if native.changed else native.path
+    def _get_content(self, native: TorchSource) -> bytes | Path:
+        return serialize_program(native.program) if native.changed else native.path
 
     def versions(self) -> tuple[tuple[str, str], ...]:
         """Return the version of PyTorch."""
@@ -115,7 +122,7 @@ class TorchExportModel(FileModel):
     def session(self, live: LiveModel) -> InferenceSession:
         """Return a session that runs the program with its present weights."""
         source: TorchSource = live.native
-        call, state = program_call(source.program, self.io, self.io, self.device, source.path)
+        call, state = make_program_call(source.program, self.io, self.io, self.device, source.path)
         return TorchSession(self.io, call, self.device, self.num_threads, state)
 
     def export(self, live: LiveModel, path: str | Path, format: str) -> Artifact:
@@ -143,7 +150,7 @@ class TorchExportModel(FileModel):
             self._check_bfloat16(takers, self._has_bfloat16, _REMEDY)
         if "torch-export" in takers[0].accepts:
             return
-        refuse_one_file(
+        check_one_file(
             self.model_path,
             self.bytes_in_all,
             LARGEST,
@@ -159,7 +166,7 @@ class TorchExportModel(FileModel):
         try:
             # With gradients, attention takes another way, whose results lie in memory in another
             # order.
-            with hushed(), torch.no_grad(), whole_pools(source.program):
+            with suppress_output(), torch.no_grad(), mark_whole_pools(source.program):
                 found = torch.onnx.export(
                     source.program,
                     (),
@@ -176,7 +183,7 @@ class TorchExportModel(FileModel):
             ) from None
         except Exception as error:  # its errors share no base but Exception
             raise ConversionError(
-                f"{source.path}: PyTorch cannot export it to ONNX: {cause_of(error)}"
+                f"{source.path}: PyTorch cannot export it to ONNX: {find_export_cause(error)}"
             ) from None
         write_exported(found, path, LARGEST)
 
@@ -213,13 +220,13 @@ class TorchExportModel(FileModel):
 
     def get_inference_graph(self, live: LiveModel) -> Graph:
         """Return the program's graph of ATen operators."""
-        return self._graph(live, None)
+        return self._build_graph(live, None)
 
     def get_sized_graph(self, live: LiveModel, shapes: Shapes) -> Graph:
         """Return the program's graph with the lengths that follow from those of the inputs."""
-        return self._graph(live, shapes)
+        return self._build_graph(live, shapes)
 
-    def _graph(self, live: LiveModel, shapes: Shapes | None) -> Graph:
+    def _build_graph(self, live: LiveModel, shapes: Shapes | None) -> Graph:
         program = live.native.program
         signature = program.graph_signature
         names: dict[str, str] = {
@@ -230,8 +237,14 @@ class TorchExportModel(FileModel):
         inputs = dict(
             zip(signature.user_inputs, (spec.name for spec in self.io.inputs), strict=True)
         )
-        length = fixed_length if shapes is None else lengths_for(program.graph, inputs, shapes)
-        graph = read_graph(program.graph, names | inputs, set(inputs), program, layer_of, length)
+        length = (
+            get_fixed_length
+            if shapes is None
+            else make_length_function(program.graph, inputs, shapes)
+        )
+        graph = read_graph(
+            program.graph, names | inputs, set(inputs), program, get_layer_path, length
+        )
         # Buffers that change come before the program's results.
         return replace(graph, outputs=graph.outputs[len(graph.outputs) - len(self.io.outputs) :])
 
@@ -245,8 +258,8 @@ class TorchExportModel(FileModel):
         """Run one batch through the graph, node by node, and return the selected values by
         tensor name.
         """
-        batch = random_batch(self.io, 1) if inputs is None else inputs
+        batch = generate_random_batch(self.io, 1) if inputs is None else inputs
         graph = live.get_inference_graph()
-        return intermediates(
+        return compute_intermediates(
             cast(Any, self), live.native.program, graph, selector, batch, given or {}
         )

@@ -23,16 +23,16 @@ from nnpipe.core.errors import (
 )
 from nnpipe.core.image_conversion import Interpolation
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.meaning import Meaning
-from nnpipe.core.messages import nearest, one_line
-from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
+from nnpipe.core.messages import format_one_line, suggest_name
+from nnpipe.core.model_metadata import ModelMetadata
+from nnpipe.core.tensor_metadata import InputProcessing, OutputMetadata
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.core.training import TrainingOptions
-from nnpipe.frameworks.runtime_failures import hushed
-from nnpipe.modelwrappers.files._input_options import Known
+from nnpipe.frameworks.runtime_failures import suppress_output
+from nnpipe.modelwrappers.files._input_options import ModelFacts
 from nnpipe.modelwrappers.files._preprocessing import Preprocessing
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
-from nnpipe.modelwrappers.frameworks.pytorch_training import seeded
+from nnpipe.modelwrappers.frameworks.pytorch_training import apply_seed
 from nnpipe.modelwrappers.frameworks.pytorch_weights import load_state, read_state
 
 Package = Literal["torchvision", "timm"]
@@ -106,7 +106,7 @@ def index_url() -> str:
     )
 
 
-def look_up(architecture: str) -> HubModel:
+def find_hub_model(architecture: str) -> HubModel:
     """Return what an architecture expects, without building it.
 
     Raises
@@ -117,10 +117,12 @@ def look_up(architecture: str) -> HubModel:
         If the package is not installed.
     """
     package, name = split(architecture)
-    return _of_timm(name) if package == "timm" else _of_torchvision(name)
+    return _find_in_timm(name) if package == "timm" else _find_in_torchvision(name)
 
 
-def network(model: HubModel, classes: int, size: tuple[int, int], pretrained: bool = False) -> Any:
+def build_hub_network(
+    model: HubModel, classes: int, size: tuple[int, int], pretrained: bool = False
+) -> Any:
     """Return the network with random weights, or with the published ones, which are downloaded.
 
     Raises
@@ -141,15 +143,15 @@ def network(model: HubModel, classes: int, size: tuple[int, int], pretrained: bo
     changed: dict[str, Any] = {} if classes == model.classes else {"num_classes": classes}
     other_size = size != model.image[1:]
     try:
-        with hushed():
+        with suppress_output():
             if model.package == "timm":
-                timm = _timm()
+                timm = _import_timm()
                 # Only some networks depend on the size of images, and only these take it.
                 if other_size and timm.get_pretrained_cfg(model.name).fixed_input_size:
                     changed["img_size"] = size
                 made = timm.create_model(model.name, pretrained=pretrained, **changed)
             else:
-                models = _torchvision().models
+                models = _import_torchvision().models
                 if other_size and model.name.startswith("vit_"):
                     changed["image_size"] = size[0]
                 made = models.get_model(model.name, weights=None, **changed)
@@ -159,11 +161,11 @@ def network(model: HubModel, classes: int, size: tuple[int, int], pretrained: bo
     except Exception as error:  # networks and downloads fail in every way there is
         kind = NNPipeError if pretrained else ConfigError
         what = "cannot fetch its published weights" if pretrained else "cannot build it so"
-        raise kind(f"{named}: {what}: {one_line(error)}") from None
+        raise kind(f"{named}: {what}: {format_one_line(error)}") from None
     return made.eval()
 
 
-def output_length(model: HubModel, classes: int, size: tuple[int, int]) -> int:
+def measure_output_length(model: HubModel, classes: int, size: tuple[int, int]) -> int:
     """Return the length of the only output of one image, found without memory for weights.
 
     Raises
@@ -174,18 +176,18 @@ def output_length(model: HubModel, classes: int, size: tuple[int, int]) -> int:
     import torch
 
     with torch.device("meta"):
-        made = network(model, classes, size)
+        made = build_hub_network(model, classes, size)
     for device in ("meta", "cpu"):
         try:
             if device == "cpu":  # some networks read values on the way
-                made = network(model, classes, size)
-            with hushed(), torch.no_grad():
+                made = build_hub_network(model, classes, size)
+            with suppress_output(), torch.no_grad():
                 found = made(torch.zeros(2, model.image[0], *size, device=device))
             break
         except NNPipeError:
             raise
         except Exception as error:  # networks fail in every way there is
-            failure = one_line(error)
+            failure = format_one_line(error)
     else:
         raise ArtifactError(
             f"{model.package}:{model.name} cannot take images of {size[0]} x {size[1]}: {failure}"
@@ -193,26 +195,26 @@ def output_length(model: HubModel, classes: int, size: tuple[int, int]) -> int:
     if not isinstance(found, torch.Tensor) or found.ndim != 2:
         raise ArtifactError(
             f"{model.package}:{model.name} does not give one vector for an image, but "
-            f"{_kind(found)}"
+            f"{_describe_kind(found)}"
         )
     return int(found.shape[1])
 
 
-def _kind(found: Any) -> str:
+def _describe_kind(found: Any) -> str:
     return (
         f"a tensor of {found.ndim} axes" if hasattr(found, "ndim") else f"a {type(found).__name__}"
     )
 
 
-def _of_torchvision(name: str) -> HubModel:
-    models = _torchvision().models
+def _find_in_torchvision(name: str) -> HubModel:
+    models = _import_torchvision().models
     fitting = [
         known
         for known in models.list_models()
-        if not _other_task(models.get_model_builder(known).__module__)
+        if not _is_other_task(models.get_model_builder(known).__module__)
     ]
     if name not in fitting:
-        raise _unknown("torchvision", name, fitting)
+        raise _make_unknown_error("torchvision", name, fitting)
     published = models.get_model_weights(name)
     weights = getattr(published, "DEFAULT", None)
     if weights is None:
@@ -236,19 +238,21 @@ def _of_torchvision(name: str) -> HubModel:
     )
 
 
-def _other_task(module: str) -> bool:
+def _is_other_task(module: str) -> bool:
     return any(part in module.split(".") for part in _OTHER_TASKS)
 
 
-def _of_timm(name: str) -> HubModel:
-    timm = _timm()
+def _find_in_timm(name: str) -> HubModel:
+    timm = _import_timm()
     try:
         known = timm.is_model(name)
         config = timm.get_pretrained_cfg(name) if known else None
     except Exception:  # an unknown tag; its kind of error depends on the version
         known, config = False, None
     if not known:
-        raise _unknown("timm", name, [*timm.list_models(), *timm.list_models(pretrained=True)])
+        raise _make_unknown_error(
+            "timm", name, [*timm.list_models(), *timm.list_models(pretrained=True)]
+        )
     if config is None:
         return HubModel("timm", name, "", (3, _SIDE, _SIDE), 1000, *_IMAGENET, "bicubic", None)
     channels, height, width = config.input_size
@@ -269,32 +273,33 @@ def _of_timm(name: str) -> HubModel:
     )
 
 
-def _unknown(package: Package, name: str, known: Iterable[str]) -> ConfigError:
+def _make_unknown_error(package: Package, name: str, known: Iterable[str]) -> ConfigError:
     names = sorted(set(known))
-    there = f"{package} {_version(package)}"
+    there = f"{package} {_format_version(package)}"
     return ConfigError(
-        f"{there} has no image classifier {name!r}{nearest(name, names)} ({len(names):,} are known)"
+        f"{there} has no image classifier {name!r}{suggest_name(name, names)} ({len(names):,} are "
+        f"known)"
     )
 
 
-def _version(package: str) -> str:
+def _format_version(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:
         return "of an unknown version"
 
 
-def _torchvision() -> Any:
-    return _imported("torchvision")
+def _import_torchvision() -> Any:
+    return _import_package("torchvision")
 
 
-def _timm() -> Any:
-    return _imported("timm")
+def _import_timm() -> Any:
+    return _import_package("timm")
 
 
-def _imported(package: Package) -> Any:
+def _import_package(package: Package) -> Any:
     try:
-        with hushed():
+        with suppress_output():
             return importlib.import_module(package)
     except ModuleNotFoundError as error:
         needed = str(error.name).partition(".")[0]
@@ -304,9 +309,9 @@ def _imported(package: Package) -> Any:
         ) from None
     except Exception as error:  # what fails depends on the versions that do not fit
         raise MissingDependency(
-            f"torchvision {_version('torchvision')} does not fit PyTorch {_version('torch')} "
-            f"({one_line(error, 100)}): pip install --force-reinstall --no-deps "
-            f"torchvision{index_url()}"
+            f"torchvision {_format_version('torchvision')} does not fit PyTorch "
+            f"{_format_version('torch')} ({format_one_line(error, 100)}): pip install "
+            f"--force-reinstall --no-deps torchvision{index_url()}"
         ) from None
 
 
@@ -370,7 +375,7 @@ class TorchHubModel(Preprocessing, PyTorchWrapper):
     @cached_property
     def _found(self) -> HubModel:
         self.check_installed()
-        return look_up(self.architecture)
+        return find_hub_model(self.architecture)
 
     @property
     def _size(self) -> tuple[int, int]:
@@ -384,13 +389,17 @@ class TorchHubModel(Preprocessing, PyTorchWrapper):
     def io(self) -> IOSpec:
         """The input, an image, and the output: logits, or features of a network without classes."""
         usual = self._classes > 0 and self._size == self._found.image[1:]
-        length = self._classes if usual else output_length(self._found, self._classes, self._size)
+        length = (
+            self._classes
+            if usual
+            else measure_output_length(self._found, self._classes, self._size)
+        )
         return IOSpec(
             (TensorSpec("image", (None, self._found.image[0], *self._size), "float32"),),
             (TensorSpec("logits" if self._classes else "features", (None, length), "float32"),),
         )
 
-    def known(self) -> Known:
+    def read_facts(self) -> ModelFacts:
         """Return the preprocessing and the names of classes that the package states for its
         published weights.
         """
@@ -402,7 +411,7 @@ class TorchHubModel(Preprocessing, PyTorchWrapper):
                 if len(set(self.input_size)) == 1
                 else None
             )
-        pixels = InputMeaning(
+        pixels = InputProcessing(
             "image",
             "image",
             (0, 255),
@@ -414,16 +423,16 @@ class TorchHubModel(Preprocessing, PyTorchWrapper):
             shortest_edge=edge,
         )
         names = found.class_names if len(found.class_names) == output.shape[-1] else ()
-        judged = (OutputMeaning("logits", "logits", names),) if output.name == "logits" else ()
-        return Known(
-            Meaning((pixels,), judged), by=f"{found.package} {found.name} {found.tag}".strip()
+        judged = (OutputMetadata("logits", "logits", names),) if output.name == "logits" else ()
+        return ModelFacts(
+            ModelMetadata((pixels,), judged), by=f"{found.package} {found.name} {found.tag}".strip()
         )
 
     def build(self) -> Any:
         """Return the network with the weights that the arguments name, or random ones, which a
         warning says.
         """
-        module = self._module(self.pretrained)
+        module = self._build_module(self.pretrained)
         if self.pretrained_weights is not None:
             load_state(module, read_state(self.pretrained_weights), self.pretrained_weights)
         elif not self.pretrained:
@@ -434,9 +443,9 @@ class TorchHubModel(Preprocessing, PyTorchWrapper):
             )
         return module
 
-    def _module(self, pretrained: bool) -> Any:
+    def _build_module(self, pretrained: bool) -> Any:
         _ = self.io  # refuses networks that do not classify images
-        return network(self._found, self._classes, self._size, pretrained)
+        return build_hub_network(self._found, self._classes, self._size, pretrained)
 
     def load(self, live: LiveModel, path: str | Path) -> None:
         """Read weights from a file of safetensors, or of ``torch.save`` that holds weights only.
@@ -450,7 +459,7 @@ class TorchHubModel(Preprocessing, PyTorchWrapper):
         if not live.is_built:  # without the weights of the arguments, which would be replaced
             self.check_installed()
             state = read_state(Path(path))
-            module = self._module(pretrained=False).to(self.device)
+            module = self._build_module(pretrained=False).to(self.device)
             load_state(module, state, Path(path))
             live.native = module
         else:
@@ -461,8 +470,8 @@ class TorchHubModel(Preprocessing, PyTorchWrapper):
         ``options.seed`` determines.
         """
         if not live.is_built and self.pretrained_weights is None and not self.pretrained:
-            with seeded(options.seed, self.device):
-                live.native = self._module(pretrained=False).to(self.device).eval()
+            with apply_seed(options.seed, self.device):
+                live.native = self._build_module(pretrained=False).to(self.device).eval()
         else:
             super().start(live, options)
 

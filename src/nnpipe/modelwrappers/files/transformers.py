@@ -11,21 +11,21 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported
 from nnpipe.core.input_transform import InputTransform
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.meaning import Meaning
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
+from nnpipe.core.model_metadata import ModelMetadata
 from nnpipe.core.registry import find
-from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
+from nnpipe.core.tensor_metadata import InputProcessing, OutputMetadata
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats.model_folder import TransformersFolder, read_folder
-from nnpipe.frameworks.runtime_failures import hushed
-from nnpipe.modelwrappers.files._input_options import Known
+from nnpipe.frameworks.runtime_failures import suppress_output
+from nnpipe.modelwrappers.files._input_options import ModelFacts
 from nnpipe.modelwrappers.files._preprocessing import Preprocessing
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 
 _SLACK = 64 << 20  # bytes of tied weights and buffers that are in no file
 
 
-def class_of(folder: TransformersFolder) -> tuple[Any, Any]:
+def resolve_model_class(folder: TransformersFolder) -> tuple[Any, Any]:
     """Return the class of the network and its configuration; raise :class:`ArtifactError` if it
     is unknown.
     """
@@ -45,7 +45,7 @@ def class_of(folder: TransformersFolder) -> tuple[Any, Any]:
             for name, value in folder.config.items()
             if "attn_implementation" not in name
         }
-        with hushed():
+        with suppress_output():
             config = CONFIG_MAPPING[kind].from_dict(kept)
             # others may read the mask's values, which no export follows
             config._attn_implementation = "eager"
@@ -55,7 +55,9 @@ def class_of(folder: TransformersFolder) -> tuple[Any, Any]:
                 else transformers.AutoModel._model_mapping[type(config)]
             )
     except Exception as error:  # configurations fail in every way there is
-        raise ArtifactError(f"{where}: transformers cannot read it: {one_line(error)}") from None
+        raise ArtifactError(
+            f"{where}: transformers cannot read it: {format_one_line(error)}"
+        ) from None
     if not isinstance(cls, type) or not issubclass(cls, transformers.PreTrainedModel):
         raise ArtifactError(f"{where}: transformers has no model {str(names[0])[:60]!r}")
     wanted = getattr(cls, "config_class", None)
@@ -64,13 +66,13 @@ def class_of(folder: TransformersFolder) -> tuple[Any, Any]:
     return cls, config
 
 
-def padding_of(folder: TransformersFolder) -> int:
+def read_padding_token(folder: TransformersFolder) -> int:
     """Return the token that fills up texts that are shorter than others."""
     known = (folder.config.get(name) for name in ("pad_token_id", "eos_token_id"))
     return next((each for each in known if isinstance(each, int) and each >= 0), 0)
 
 
-def wrapped(network: Any, inputs: Sequence[TensorSpec], padding: int | None = None) -> Any:
+def wrap_network(network: Any, inputs: Sequence[TensorSpec], padding: int | None = None) -> Any:
     """Return a module that takes the inputs in order and returns the network's main output.
 
     With a ``padding``, the module makes the mask of attention from the tokens: all others count.
@@ -99,75 +101,75 @@ def wrapped(network: Any, inputs: Sequence[TensorSpec], padding: int | None = No
     return MainOutput().eval()
 
 
-def output_of(folder: TransformersFolder, inputs: Sequence[TensorSpec]) -> TensorSpec:
+def infer_output_spec(folder: TransformersFolder, inputs: Sequence[TensorSpec]) -> TensorSpec:
     """Return the main output, found without memory for weights."""
     import torch
 
-    cls, config = class_of(folder)
+    cls, config = resolve_model_class(folder)
     # A mask's values would be read, which are not there; without one, shapes are the same.
     known = [spec for spec in inputs if spec.name != "attention_mask"]
     try:
-        with hushed(), torch.device("meta"):
+        with suppress_output(), torch.device("meta"):
             network = cls(config)
     except Exception as error:  # networks fail in every way there is
-        raise _cannot_run(folder, cls, error) from None
+        raise _make_run_error(folder, cls, error) from None
     needed = sum(weight.numel() for weight in network.parameters())
     if needed > folder.size + _SLACK:  # even with one byte for each
         raise ArtifactError(
             f"{folder.path}: config.json asks for {needed:,} weights, more than the files can hold"
         )
     try:
-        shape = _shape_on("meta", wrapped(network, known), known)
+        shape = _compute_shape("meta", wrap_network(network, known), known)
     except Exception:  # some networks read values on the way
         try:
-            with hushed():
-                shape = _shape_on("cpu", wrapped(cls(config), known), known)
+            with suppress_output():
+                shape = _compute_shape("cpu", wrap_network(cls(config), known), known)
         except Exception as error:
-            raise _cannot_run(folder, cls, error) from None
+            raise _make_run_error(folder, cls, error) from None
     logits = any(part in cls.__name__ for part in ("For", "Head"))
     return TensorSpec("logits" if logits else "last_hidden_state", (None, *shape[1:]), "float32")
 
 
-def _shape_on(device: str, module: Any, inputs: Sequence[TensorSpec]) -> tuple[int, ...]:
+def _compute_shape(device: str, module: Any, inputs: Sequence[TensorSpec]) -> tuple[int, ...]:
     import torch
 
-    with hushed(), torch.device(device), torch.no_grad():
+    with suppress_output(), torch.device(device), torch.no_grad():
         given = [
             torch.zeros([2, *spec.shape[1:]], dtype=getattr(torch, spec.dtype)) for spec in inputs
         ]
         return tuple(module(*given).shape)
 
 
-def _cannot_run(folder: TransformersFolder, cls: type, error: Exception) -> ArtifactError:
-    return ArtifactError(f"{folder.path}: {cls.__name__} cannot be run: {one_line(error)}")
+def _make_run_error(folder: TransformersFolder, cls: type, error: Exception) -> ArtifactError:
+    return ArtifactError(f"{folder.path}: {cls.__name__} cannot be run: {format_one_line(error)}")
 
 
-def loaded(
+def load_module(
     folder: TransformersFolder, inputs: Sequence[TensorSpec], padding: int | None = None
 ) -> Any:
     """Return the module with the weights in the folder; raise :class:`ArtifactError` if any are
     missing.
     """
-    return wrapped(network_of(folder, inputs), inputs, padding)
+    return wrap_network(load_network(folder, inputs), inputs, padding)
 
 
-def network_of(folder: TransformersFolder, inputs: Sequence[TensorSpec]) -> Any:
+def load_network(folder: TransformersFolder, inputs: Sequence[TensorSpec]) -> Any:
     """Return the network with the weights in the folder; raise :class:`ArtifactError` if any are
     missing.
     """
     import torch
     from safetensors.torch import load_file
 
-    output_of(folder, inputs)  # refuses what is too large before memory is taken
-    cls, config = class_of(folder)
+    infer_output_spec(folder, inputs)  # refuses what is too large before memory is taken
+    cls, config = resolve_model_class(folder)
     state: dict[str, Any] = {}
     for path in folder.weights:
         try:
             state |= load_file(str(path))
         except Exception as error:  # its errors share no base but Exception
-            raise ArtifactError(f"{path}: no whole safetensors: {one_line(error)}") from None
+            raise ArtifactError(f"{path}: no whole safetensors: {format_one_line(error)}") from None
     try:
-        with hushed():
+        with suppress_output():
             network, said = cls.from_pretrained(
                 None,
                 config=config,
@@ -180,7 +182,7 @@ def network_of(folder: TransformersFolder, inputs: Sequence[TensorSpec]) -> Any:
             )
     except Exception as error:
         raise ArtifactError(
-            f"{folder.path}: transformers cannot load the weights: {one_line(error)}"
+            f"{folder.path}: transformers cannot load the weights: {format_one_line(error)}"
         ) from None
     wrong = sorted(map(str, [*said["missing_keys"], *said["mismatched_keys"]]))
     if wrong:
@@ -233,10 +235,10 @@ class TransformersModel(Preprocessing, PyTorchWrapper):
         """Inputs by the configuration, and the main output."""
         folder = self._read()
         self.check_installed()
-        inputs = self._inputs(folder)
-        return IOSpec(inputs, (output_of(folder, inputs),))
+        inputs = self._describe_inputs(folder)
+        return IOSpec(inputs, (infer_output_spec(folder, inputs),))
 
-    def _inputs(self, folder: TransformersFolder) -> tuple[TensorSpec, ...]:
+    def _describe_inputs(self, folder: TransformersFolder) -> tuple[TensorSpec, ...]:
         config = folder.config
         size, channels = self.input_size or folder.image_size, config.get("num_channels", 3)
         if "conv_stride" in config and "feat_extract_norm" in config:
@@ -277,7 +279,7 @@ class TransformersModel(Preprocessing, PyTorchWrapper):
             f"{self.model_folder}: config.json does not tell which inputs a {kind!r} model takes"
         )
 
-    def known(self) -> Known:
+    def read_facts(self) -> ModelFacts:
         """Return the preprocessing of images and the names of classes that the folder states."""
         folder, output = self._read(), self.io.outputs[0]
         labels = folder.config.get("id2label") or {}
@@ -288,7 +290,7 @@ class TransformersModel(Preprocessing, PyTorchWrapper):
         )
         complete = len(output.shape) == 2 and output.shape[-1] == len(names)
         judged = (
-            (OutputMeaning("logits", "logits", names if complete else ()),)
+            (OutputMetadata("logits", "logits", names if complete else ()),)
             if output.name == "logits"
             else ()
         )
@@ -302,17 +304,17 @@ class TransformersModel(Preprocessing, PyTorchWrapper):
             chosen = {
                 "tokenizer": str(path),
                 "length": self.sequence_length,
-                "padding": padding_of(folder),
+                "padding": read_padding_token(folder),
             }
-            tokens = find("TextTokens", InputTransform).from_json(chosen).packed().describe()
-            return Known(
-                Meaning((InputMeaning("input_ids", "other", transform=tokens),), judged),
+            tokens = find("TextTokens", InputTransform).from_json(chosen).pack_files().describe()
+            return ModelFacts(
+                ModelMetadata((InputProcessing("input_ids", "other", transform=tokens),), judged),
                 by=str(path),
             )
         if first.name != "pixel_values" or "image_mean" not in said:
             kept = () if first.name == "pixel_values" else self.io.inputs
-            inputs = tuple(InputMeaning(spec.name, "other") for spec in kept)
-            return Known(Meaning(inputs, judged)) if judged else Known()
+            inputs = tuple(InputProcessing(spec.name, "other") for spec in kept)
+            return ModelFacts(ModelMetadata(inputs, judged)) if judged else ModelFacts()
         factor = said.get("rescale_factor", 1 / 255) if said.get("do_rescale", True) else 1
         mean, deviation = (
             [*each] if isinstance(each, list) else []
@@ -331,7 +333,7 @@ class TransformersModel(Preprocessing, PyTorchWrapper):
                 f"with"
             )
         normal = said.get("do_normalize", True)
-        pixels = InputMeaning(
+        pixels = InputProcessing(
             "pixel_values",
             "image",
             (0, 255),
@@ -342,14 +344,16 @@ class TransformersModel(Preprocessing, PyTorchWrapper):
             resize="bilinear" if said.get("do_resize", True) else "none",
             shortest_edge=None if self.input_size else folder.shortest_edge,
         )
-        return Known(
-            Meaning((pixels,), judged), by=str(self.model_folder / "preprocessor_config.json")
+        return ModelFacts(
+            ModelMetadata((pixels,), judged), by=str(self.model_folder / "preprocessor_config.json")
         )
 
     def build(self) -> Any:
         """Return the network with the weights in the folder."""
         folder = self._read()
-        return loaded(folder, self.io.inputs, padding_of(folder) if self.tokenise else None)
+        return load_module(
+            folder, self.io.inputs, read_padding_token(folder) if self.tokenise else None
+        )
 
     def load(self, live: LiveModel, path: str | Path) -> None:
         """Read the folder's own weights again, or those that :meth:`save` wrote.

@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.artifact import Artifact, get_sidecar_path
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.tensor_meaning import InputMeaning
+from nnpipe.core.model_metadata import ModelMetadata
+from nnpipe.core.tensor_metadata import InputProcessing
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats.darknet import (
     Convolution,
@@ -31,7 +31,7 @@ from nnpipe.formats.darknet import (
     read_weights,
 )
 from nnpipe.frameworks.torch_session import check_device
-from nnpipe.modelwrappers.files._input_options import Known, known_of
+from nnpipe.modelwrappers.files._input_options import ModelFacts, read_model_facts
 from nnpipe.modelwrappers.files._preprocessing import Preprocessing
 from nnpipe.modelwrappers.files.declared import DeclaredModel
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
@@ -39,14 +39,14 @@ from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 _SLOPE = 0.1  # of "leaky" below zero
 
 
-def module_of(network: DarknetNetwork) -> Any:
+def build_darknet(network: DarknetNetwork) -> Any:
     """Return the module of a network with random weights; it returns the numbers of all heads,
     channels first.
     """
-    return _darknet_class()(network)
+    return _get_darknet_class()(network)
 
 
-def module_with(network: DarknetNetwork, path: Path) -> Any:
+def load_darknet(network: DarknetNetwork, path: Path) -> Any:
     """Return the module of a network with the weights of a file.
 
     Raises
@@ -59,7 +59,7 @@ def module_with(network: DarknetNetwork, path: Path) -> Any:
     found: Mapping[int, tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = read_weights(
         path, network
     )
-    module = module_of(network)
+    module = build_darknet(network)
     with torch.no_grad():
         for number, (kernel, bias) in found.items():
             convolution = module.convolutions[str(number)]
@@ -69,7 +69,7 @@ def module_with(network: DarknetNetwork, path: Path) -> Any:
 
 
 @cache
-def _darknet_class() -> Any:
+def _get_darknet_class() -> Any:
     import torch
     import torch.nn.functional as F
     from torch import nn
@@ -131,7 +131,7 @@ def _darknet_class() -> Any:
                 case Convolution():
                     return functions[kind.activation](self.convolutions[str(number)](given[0]))
                 case MaxPool():
-                    return pooled(kind, given[0])
+                    return apply_max_pool(kind, given[0])
                 case Shortcut():
                     return functions[kind.activation](sum(given[1:], given[0]))
                 case Route():
@@ -142,7 +142,7 @@ def _darknet_class() -> Any:
                 case Upsample():
                     return F.interpolate(given[0], scale_factor=float(kind.stride), mode="nearest")
 
-    def pooled(kind: MaxPool, x: Any) -> Any:
+    def apply_max_pool(kind: MaxPool, x: Any) -> Any:
         if (kind.before, kind.before) == kind.after and kind.before <= kind.size // 2:
             return F.max_pool2d(x, kind.size, kind.stride, kind.before)
         # Repeating the edge does not change a maximum of which it is part; numbers without end,
@@ -205,13 +205,13 @@ class YOLOv3(Preprocessing, PyTorchWrapper):
             ),
         )
 
-    def known(self) -> Known:
+    def read_facts(self) -> ModelFacts:
         """Return how Darknet prepares pictures, and the decoder of the heads with the anchors of
         the file.
         """
-        if self._darknet is None and sidecar_of(self.network).is_file():
-            return known_of(Artifact.read(self.network, check=False))
-        picture = InputMeaning(
+        if self._darknet is None and get_sidecar_path(self.network).is_file():
+            return read_model_facts(Artifact.read(self.network, check=False))
+        picture = InputProcessing(
             self.io.inputs[0].name,
             "image",
             (0, 255),
@@ -223,13 +223,13 @@ class YOLOv3(Preprocessing, PyTorchWrapper):
         decoder: dict[str, Any] = {"version": "v3"}
         if self._darknet is not None:
             picture = replace(picture, layout="nchw")
-            decoder["anchors"] = self._anchors(self._darknet)
-        return Known(
-            Meaning((picture,), decoder={"class": _DECODER, "arguments": decoder}),
+            decoder["anchors"] = self._list_anchors(self._darknet)
+        return ModelFacts(
+            ModelMetadata((picture,), decoder={"class": _DECODER, "arguments": decoder}),
             by=str(self.network),
         )
 
-    def _anchors(self, network: DarknetNetwork) -> list[float]:
+    def _list_anchors(self, network: DarknetNetwork) -> list[float]:
         """Return width and height of all anchors, finest grid first, as the decoder takes them."""
         heads = [(network.layers[number].shape[1:], head) for number, head in network.heads.items()]
         kinds = {(len(head.anchors), head.classes) for _, head in heads}
@@ -250,7 +250,7 @@ class YOLOv3(Preprocessing, PyTorchWrapper):
         log.warning(
             "%s: random weights, untrained; --model-path names Darknet's .weights", self.network
         )
-        return module_of(self._darknet)
+        return build_darknet(self._darknet)
 
     def load(self, live: LiveModel, path: str | Path) -> None:
         """Read weights: Darknet's, those of the same network in an ONNX or Keras file, or what
@@ -266,7 +266,7 @@ class YOLOv3(Preprocessing, PyTorchWrapper):
         if self._darknet is not None and path.suffix.lower() == ".weights":
             self.check_installed()
             check_device(self.device)
-            live.native = module_with(self._darknet, path).to(self.device).eval()
+            live.native = load_darknet(self._darknet, path).to(self.device).eval()
         elif self._darknet is None and path.suffix.lower() in (".onnx", ".keras", ".h5", ".hdf5"):
             self._layers.load(live, path)
         else:

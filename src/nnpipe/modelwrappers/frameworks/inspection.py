@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.graph import Operation, Selector
-from nnpipe.core.messages import nearest
+from nnpipe.core.messages import suggest_name
 from nnpipe.core.training import TrainingHistory
 from nnpipe.experiment.history import History
-from nnpipe.frameworks.training_curves import figures_of
+from nnpipe.frameworks.training_curves import map_epoch_figures
 from nnpipe.training.final_weights import FinalWeights
 
 
@@ -20,10 +20,10 @@ def check_weights(owner: object, names: Iterable[str], known: Iterable[str]) -> 
     known = set(known)
     for name in names:
         if name not in known:
-            raise ConfigError(f"{owner} has no weight {name!r}{nearest(str(name), known)}")
+            raise ConfigError(f"{owner} has no weight {name!r}{suggest_name(str(name), known)}")
 
 
-def selected(owner: object, selector: Selector, operations: Iterable[Operation]) -> list[str]:
+def select_tensors(owner: object, selector: Selector, operations: Iterable[Operation]) -> list[str]:
     """Return the tensors that a selector chooses among those that operations compute.
 
     Raises
@@ -46,12 +46,14 @@ def selected(owner: object, selector: Selector, operations: Iterable[Operation])
             selector.operation or "",
             {operation.kind for operation in operations},
         )
-    raise ConfigError(f"{owner}: nothing is chosen by {what}={wanted!r}{nearest(wanted, known)}")
+    raise ConfigError(
+        f"{owner}: nothing is chosen by {what}={wanted!r}{suggest_name(wanted, known)}"
+    )
 
 
-def history_of(history: History, final: FinalWeights | None) -> TrainingHistory:
+def convert_history(history: History, final: FinalWeights | None) -> TrainingHistory:
     """Return the figures under the names of wrappers, and which weights the model has now."""
-    epochs = tuple(figures_of(row) for row in history.rows())
+    epochs = tuple(map_epoch_figures(row) for row in history.rows())
     return (
         TrainingHistory(epochs)
         if final is None

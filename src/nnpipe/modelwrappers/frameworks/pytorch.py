@@ -11,7 +11,7 @@ import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.component import overridden
+from nnpipe.core.component import is_overridden
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.files import write_bytes
 from nnpipe.core.graph import Graph, Profile, Selector, Shapes
@@ -19,10 +19,10 @@ from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper, Samples
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
-from nnpipe.core.tensors import Batch, random_batch
+from nnpipe.core.tensors import Batch, generate_random_batch
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.frameworks.torch_session import TorchSession, check_device
-from nnpipe.frameworks.torch_state import state_of_module
+from nnpipe.frameworks.torch_state import find_module_state
 from nnpipe.modelwrappers.frameworks import (
     pytorch_export,
     pytorch_graph,
@@ -117,7 +117,7 @@ class PyTorchWrapper(ModelWrapper):
         """Return the trainer's output of a batch; by default one with the loss ``loss`` and the
         metric ``score``.
         """
-        return pytorch_training.judged(self, outputs, truth)
+        return pytorch_training.make_output(self, outputs, truth)
 
     def loss_of(self, module: Any, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Any:
         """Return the mean loss of a batch if it depends on the module, as penalties do; by
@@ -133,7 +133,7 @@ class PyTorchWrapper(ModelWrapper):
 
     def classifies(self) -> bool:
         """Return whether :meth:`judge` returns one output, a classification."""
-        others = any(overridden(self, method, PyTorchWrapper) for method in ("loss", "score"))
+        others = any(is_overridden(self, method, PyTorchWrapper) for method in ("loss", "score"))
         return not others and self.score_name == PyTorchWrapper.score_name
 
     def parameters_to_train(self, module: Any) -> Iterator[Any]:
@@ -151,7 +151,7 @@ class PyTorchWrapper(ModelWrapper):
         """
         self.check_installed()
         check_device(self.device)
-        with pytorch_training.seeded(seed, self.device):
+        with pytorch_training.apply_seed(seed, self.device):
             return self.build().to(self.device).eval()
 
     def load(self, live: LiveModel, path: str | Path) -> None:
@@ -190,7 +190,7 @@ class PyTorchWrapper(ModelWrapper):
         def call(*tensors: Any) -> tuple[Any, ...]:
             return finish(pytorch_training.as_tuple(module(*tensors)))
 
-        return TorchSession(self.io, call, self.device, self.num_threads, state_of_module(module))
+        return TorchSession(self.io, call, self.device, self.num_threads, find_module_state(module))
 
     def start(self, live: LiveModel, options: TrainingOptions) -> None:
         """Draw initial weights from the seed and call :meth:`start_training`, if the model has
@@ -244,17 +244,17 @@ class PyTorchWrapper(ModelWrapper):
         """Return the graph of a training step: forward, loss and gradients, without the
         optimiser.
         """
-        return pytorch_profile.training_graph(self, live.native)
+        return pytorch_profile.trace_training_graph(self, live.native)
 
     def get_inference_graph(self, live: LiveModel) -> Graph:
         """Return the graph of ``torch.export``; its tensors are named after its nodes."""
-        return pytorch_graph.inference_graph(self, live.native)
+        return pytorch_graph.build_inference_graph(self, live.native)
 
     def get_sized_graph(self, live: LiveModel, shapes: Shapes) -> Graph:
         """Return the graph of ``torch.export`` with the lengths that follow from those of the
         inputs.
         """
-        return pytorch_graph.inference_graph(self, live.native, shapes)
+        return pytorch_graph.build_inference_graph(self, live.native, shapes)
 
     def get_weights(
         self, live: LiveModel, keys: Iterable[str] | None = None
@@ -280,7 +280,8 @@ class PyTorchWrapper(ModelWrapper):
         """Run some batches and return the outputs of each."""
         with live.session() as session:
             return [
-                session.infer(inputs) for inputs, _ in pytorch_training.some(self, n_steps, samples)
+                session.infer(inputs)
+                for inputs, _ in pytorch_training.iter_samples(self, n_steps, samples)
             ]
 
     def profile_training(
@@ -307,7 +308,9 @@ class PyTorchWrapper(ModelWrapper):
         """Run one batch through the inference graph and return the selected values by tensor
         name.
         """
-        batch = random_batch(self.io, 1) if inputs is None else inputs
-        program = pytorch_export.exported_program(self, live.native)
-        graph = pytorch_graph.graph_of_program(self, program)
-        return pytorch_graph.intermediates(self, program, graph, selector, batch, given or {})
+        batch = generate_random_batch(self.io, 1) if inputs is None else inputs
+        program = pytorch_export.export_program(self, live.native)
+        graph = pytorch_graph.convert_program(self, program)
+        return pytorch_graph.compute_intermediates(
+            self, program, graph, selector, batch, given or {}
+        )

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ConversionError, MissingDependency, NotSupported
 from nnpipe.core.files import write_bytes
-from nnpipe.core.messages import one_line
-from nnpipe.core.tensors import IOSpec, TensorSpec, random_batch
-from nnpipe.frameworks.runtime_failures import hushed
-from nnpipe.frameworks.torch_onnx import cause_of, whole_pools
-from nnpipe.frameworks.torch_session import tensor_of
+from nnpipe.core.messages import format_one_line
+from nnpipe.core.tensors import IOSpec, TensorSpec, generate_random_batch
+from nnpipe.frameworks.runtime_failures import suppress_output
+from nnpipe.frameworks.torch_onnx import find_export_cause, mark_whole_pools
+from nnpipe.frameworks.torch_session import to_tensor
 from nnpipe.modelwrappers.frameworks.pytorch_training import as_tuple
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _EXAMPLE_BATCH, _EXAMPLE_LENGTH = 2, 32
 _OLDEST_BY_EXPORT = 18
 
 
-def deployed(wrapper: PyTorchWrapper, module: Any, named: bool) -> Any:
+def wrap_for_inference(wrapper: PyTorchWrapper, module: Any, named: bool) -> Any:
     """Return a module of the model and its ``finish``.
 
     With ``named``, it takes and returns a dict of tensors, so that the exported
@@ -57,7 +57,7 @@ def deployed(wrapper: PyTorchWrapper, module: Any, named: bool) -> Any:
     return (Named() if named else Deployed()).eval()
 
 
-def exported_program(wrapper: PyTorchWrapper, module: Any, named: bool = False) -> Any:
+def export_program(wrapper: PyTorchWrapper, module: Any, named: bool = False) -> Any:
     """Export the model for inference; free axes stay free.
 
     Raises
@@ -67,9 +67,9 @@ def exported_program(wrapper: PyTorchWrapper, module: Any, named: bool = False) 
     """
     import torch
 
-    whole = deployed(wrapper, module, named)
-    example = _example(wrapper)
-    axes = [_free_axes(spec) for spec in wrapper.io.inputs]
+    whole = wrap_for_inference(wrapper, module, named)
+    example = _make_example(wrapper)
+    axes = [_list_free_axes(spec) for spec in wrapper.io.inputs]
     if named:
         names = [spec.name for spec in wrapper.io.inputs]
         args: tuple[Any, ...] = (dict(zip(names, example, strict=True)),)
@@ -81,14 +81,14 @@ def exported_program(wrapper: PyTorchWrapper, module: Any, named: bool = False) 
             program = torch.export.export(whole, args, dynamic_shapes=(shapes,))
     except Exception as error:  # its errors share no base but Exception
         raise ConversionError(
-            f"torch.export cannot follow {type(wrapper).__name__}: {one_line(error)}"
+            f"torch.export cannot follow {type(wrapper).__name__}: {format_one_line(error)}"
         ) from error
     nodes = {node.name: node for node in program.graph.nodes}
     for spec, name in zip(wrapper.io.inputs, program.graph_signature.user_inputs, strict=True):
         for axis, (said, found) in enumerate(
             zip(spec.shape, nodes[name].meta["val"].shape, strict=True)
         ):
-            if said is None and fixed_length(found) is not None:
+            if said is None and get_fixed_length(found) is not None:
                 raise ConversionError(
                     f"{type(wrapper).__name__} cannot do with any length of axis {axis} of "
                     f"{spec.name!r}, "
@@ -97,7 +97,7 @@ def exported_program(wrapper: PyTorchWrapper, module: Any, named: bool = False) 
     return program
 
 
-def fixed_length(length: Any) -> int | None:
+def get_fixed_length(length: Any) -> int | None:
     """Return the length of a traced axis, or ``None`` if it is free; symbols may stand for
     constants.
     """
@@ -105,7 +105,7 @@ def fixed_length(length: Any) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def _example(wrapper: PyTorchWrapper) -> tuple[Any, ...]:
+def _make_example(wrapper: PyTorchWrapper) -> tuple[Any, ...]:
     """Return example tensors for tracing; free axes get a length, the first one a batch size."""
     specs = [
         TensorSpec(
@@ -118,11 +118,11 @@ def _example(wrapper: PyTorchWrapper) -> tuple[Any, ...]:
         )
         for spec in wrapper.io.inputs
     ]
-    batch = random_batch(IOSpec(tuple(specs), ()), _EXAMPLE_BATCH)
-    return tuple(tensor_of(batch[spec.name], wrapper.device) for spec in specs)
+    batch = generate_random_batch(IOSpec(tuple(specs), ()), _EXAMPLE_BATCH)
+    return tuple(to_tensor(batch[spec.name], wrapper.device) for spec in specs)
 
 
-def _free_axes(spec: TensorSpec) -> dict[int, Any]:
+def _list_free_axes(spec: TensorSpec) -> dict[int, Any]:
     from torch.export import Dim
 
     # All tensors share one batch size; other free axes are independent.
@@ -139,9 +139,9 @@ def export(wrapper: PyTorchWrapper, module: Any, path: Path, format: str) -> Art
 
     frameworks = [("torch", str(torch.__version__))]
     if format == "torch-export":
-        data = _saved_program(wrapper, module)
+        data = _serialize_program(wrapper, module)
     elif format == "onnx":
-        data = _onnx(wrapper, module, frameworks)
+        data = _serialize_onnx(wrapper, module, frameworks)
     else:
         raise NotSupported(
             f"{type(wrapper).__name__} cannot be exported as {format}; it can as "
@@ -151,10 +151,10 @@ def export(wrapper: PyTorchWrapper, module: Any, path: Path, format: str) -> Art
     return wrapper.artifact_of(path, format, tuple(frameworks))
 
 
-def _saved_program(wrapper: PyTorchWrapper, module: Any) -> bytes:
+def _serialize_program(wrapper: PyTorchWrapper, module: Any) -> bytes:
     import torch
 
-    program = exported_program(wrapper, module, named=True)
+    program = export_program(wrapper, module, named=True)
     program.example_inputs = None  # the only part that would be pickled
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # contains paths of this machine
@@ -163,7 +163,9 @@ def _saved_program(wrapper: PyTorchWrapper, module: Any) -> bytes:
     return buffer.getvalue()
 
 
-def _onnx(wrapper: PyTorchWrapper, module: Any, frameworks: list[tuple[str, str]]) -> bytes:
+def _serialize_onnx(
+    wrapper: PyTorchWrapper, module: Any, frameworks: list[tuple[str, str]]
+) -> bytes:
     try:
         import onnx
     except ImportError:
@@ -172,7 +174,9 @@ def _onnx(wrapper: PyTorchWrapper, module: Any, frameworks: list[tuple[str, str]
             f"install 'nnpipe[torch]'"
         ) from None
     frameworks.append(("onnx", onnx.__version__))
-    write = _by_export if wrapper.onnx_opset >= _OLDEST_BY_EXPORT else _by_trace
+    write = (
+        _export_onnx_by_dynamo if wrapper.onnx_opset >= _OLDEST_BY_EXPORT else _export_onnx_by_trace
+    )
     model = write(wrapper, module)
     for message in [model, model.graph, *model.graph.node, *model.graph.value_info]:
         del message.metadata_props[:]  # contains paths of this machine
@@ -189,17 +193,17 @@ def _onnx(wrapper: PyTorchWrapper, module: Any, frameworks: list[tuple[str, str]
         return bytes(model.SerializeToString())
     except Exception as error:  # protobuf raises various exceptions beyond 2 GiB
         raise ConversionError(
-            f"{type(wrapper).__name__} does not fit into an ONNX file: {one_line(error)}"
+            f"{type(wrapper).__name__} does not fit into an ONNX file: {format_one_line(error)}"
         ) from None
 
 
-def _by_export(wrapper: PyTorchWrapper, module: Any) -> Any:
+def _export_onnx_by_dynamo(wrapper: PyTorchWrapper, module: Any) -> Any:
     import torch
 
-    program = exported_program(wrapper, module)
+    program = export_program(wrapper, module)
     try:
         # With gradients, attention would give another memory layout.
-        with hushed(), torch.no_grad(), whole_pools(program):
+        with suppress_output(), torch.no_grad(), mark_whole_pools(program):
             found = torch.onnx.export(
                 program,
                 (),
@@ -217,12 +221,12 @@ def _by_export(wrapper: PyTorchWrapper, module: Any) -> Any:
         ) from None
     except Exception as error:  # its errors share no base but Exception
         raise ConversionError(
-            f"PyTorch cannot export {type(wrapper).__name__} to ONNX: {cause_of(error)}"
+            f"PyTorch cannot export {type(wrapper).__name__} to ONNX: {find_export_cause(error)}"
         ) from error
     return found.model_proto
 
 
-def _by_trace(wrapper: PyTorchWrapper, module: Any) -> Any:
+def _export_onnx_by_trace(wrapper: PyTorchWrapper, module: Any) -> Any:
     """Export with the older exporter, the only one that writes opsets before 18."""
     import onnx
     import torch
@@ -237,12 +241,12 @@ def _by_trace(wrapper: PyTorchWrapper, module: Any) -> Any:
     }
     buffer = io.BytesIO()
     try:
-        with hushed():
+        with suppress_output():
             # Of branches that depend on values, only the one taken would be written.
             warnings.simplefilter("error", torch.jit.TracerWarning)
             torch.onnx.export(
-                deployed(wrapper, module, named=False),
-                _example(wrapper),
+                wrap_for_inference(wrapper, module, named=False),
+                _make_example(wrapper),
                 buffer,
                 dynamo=False,
                 opset_version=wrapper.onnx_opset,
@@ -252,6 +256,6 @@ def _by_trace(wrapper: PyTorchWrapper, module: Any) -> Any:
             )
     except Exception as error:  # its errors share no base but Exception
         raise ConversionError(
-            f"PyTorch cannot export {type(wrapper).__name__} to ONNX: {one_line(error)}"
+            f"PyTorch cannot export {type(wrapper).__name__} to ONNX: {format_one_line(error)}"
         ) from error
     return onnx.load_from_string(buffer.getvalue())

@@ -23,16 +23,16 @@ from nnpipe.core.primitives import (
     Primitive,
     RecurrentPrimitive,
     Shape,
-    convolution,
-    einsum,
-    linear,
-    matrix_product,
-    product,
+    build_convolution,
+    build_einsum,
+    build_linear,
+    build_matrix_product,
+    multiply_lengths,
 )
 from nnpipe.core.tensors import Batch, TensorSpec
-from nnpipe.frameworks.torch_session import array_of, tensor_of
-from nnpipe.modelwrappers.frameworks.inspection import selected
-from nnpipe.modelwrappers.frameworks.pytorch_export import PREFIX, exported_program, fixed_length
+from nnpipe.frameworks.torch_session import to_array, to_tensor
+from nnpipe.modelwrappers.frameworks.inspection import select_tensors
+from nnpipe.modelwrappers.frameworks.pytorch_export import PREFIX, export_program, get_fixed_length
 
 if TYPE_CHECKING:
     from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
@@ -162,9 +162,9 @@ class _Call:
     length: Callable[[Any], Length]
 
     def shape(self, name: str) -> Shape:
-        return self.shape_of(self.given.get(name))
+        return self.read_shape(self.given.get(name))
 
-    def shape_of(self, value: Any) -> Shape:
+    def read_shape(self, value: Any) -> Shape:
         found = value.meta.get("val") if hasattr(value, "meta") else value
         if not hasattr(found, "shape"):
             raise SpecMismatch(f"{self.name} takes something that is no tensor")
@@ -179,7 +179,7 @@ class _Call:
         return found * rank if len(found) == 1 else found
 
 
-def primitives_of(node: Any, length: Callable[[Any], Length]) -> tuple[Primitive, ...]:
+def list_primitives(node: Any, length: Callable[[Any], Length]) -> tuple[Primitive, ...]:
     """Return the primitives of a node of an exported graph; none if its operator is not known here.
 
     Parameters
@@ -204,12 +204,12 @@ def primitives_of(node: Any, length: Callable[[Any], Length]) -> tuple[Primitive
     name = str(schema.name).rpartition("::")[2]
     name = name[:-1] if name.endswith("_") and not name.endswith("__") else name  # in place
     try:
-        return _primitives(_Call(name, given, node.meta.get("val"), length))
+        return _list_primitives(_Call(name, given, node.meta.get("val"), length))
     except (SpecMismatch, IndexError, KeyError, TypeError, AttributeError, ValueError):
         return ()
 
 
-def _primitives(call: _Call) -> tuple[Primitive, ...]:
+def _list_primitives(call: _Call) -> tuple[Primitive, ...]:
     name = call.name
     if name in _PLAINS:
         return (PlainPrimitive(_PLAINS[name], name),)
@@ -220,43 +220,43 @@ def _primitives(call: _Call) -> tuple[Primitive, ...]:
             PlainPrimitive("normalisation", _NORMALISATIONS[name], epsilon=call.given.get("eps")),
         )
     if name in _CELLS:
-        return _recurrent(call)
-    found = _primitive(call)
+        return _describe_recurrent(call)
+    found = _describe_primitive(call)
     return () if found is None else (found,)
 
 
-def _primitive(call: _Call) -> Primitive | None:
+def _describe_primitive(call: _Call) -> Primitive | None:
     name = call.name
     if name in _CONVOLUTIONS or name in _TRANSPOSED:
-        return _convolution(call)
+        return _describe_convolution(call)
     if name == "linear":
         units, depth = call.shape("weight")
-        return linear(call.shape("input"), units, depth)
+        return build_linear(call.shape("input"), units, depth)
     if name in _PRODUCTS:
         first, second = (call.shape(each) for each in _PRODUCTS[name])
-        return matrix_product(first, second)
+        return build_matrix_product(first, second)
     if name == "einsum":
-        return einsum(
-            call.given["equation"], [call.shape_of(each) for each in call.given["tensors"]]
+        return build_einsum(
+            call.given["equation"], [call.read_shape(each) for each in call.given["tensors"]]
         )
     if name in _ATTENTIONS:
         queries, keys, values = (call.shape(each) for each in ("query", "key", "value"))
         return AttentionPrimitive(
-            product(queries[:-2]), queries[-2], keys[-2], queries[-1], values[-1]
+            multiply_lengths(queries[:-2]), queries[-2], keys[-2], queries[-1], values[-1]
         )
     plain = name.removesuffix("_with_indices").lstrip("_")
     if plain[:-2] in _POOLS and plain[-2:] in ("1d", "2d", "3d"):
-        return _pooling(call, plain)
+        return _describe_pooling(call, plain)
     if (
         plain.startswith("upsample_")
         and plain.removeprefix("upsample_").rstrip("123d_a") in _RESIZES
     ):
         mode = _RESIZES[plain.removeprefix("upsample_").rstrip("123d_a")]
-        return PlainPrimitive("resize", mode, tuple(range(2, len(call.shape_of(call.result)))))
+        return PlainPrimitive("resize", mode, tuple(range(2, len(call.read_shape(call.result)))))
     return None
 
 
-def _convolution(call: _Call) -> Primitive:
+def _describe_convolution(call: _Call) -> Primitive:
     data, weights, groups = (
         call.shape("input"),
         call.shape("weight"),
@@ -265,12 +265,12 @@ def _convolution(call: _Call) -> Primitive:
     transposed = call.name in _TRANSPOSED or bool(call.given.get("transposed", False))
     rank = len(weights) - 2
     # (out, in / groups, kernel ...), or (in, out / groups, kernel ...) if it is transposed
-    other = product((weights[1], groups))
-    return convolution(
+    other = multiply_lengths((weights[1], groups))
+    return build_convolution(
         data,
         weights[2:],
         (weights[0], other) if transposed else (other, weights[0]),
-        call.shape_of(call.result),
+        call.read_shape(call.result),
         channel_axis=-rank - 1,
         groups=groups,
         strides=call.lengths("stride", rank),
@@ -279,7 +279,7 @@ def _convolution(call: _Call) -> Primitive:
     )
 
 
-def _pooling(call: _Call, name: str) -> Primitive:
+def _describe_pooling(call: _Call, name: str) -> Primitive:
     rank = int(name[-2])
     if name.startswith("adaptive"):
         size = call.lengths("output_size", rank)
@@ -298,11 +298,11 @@ def _pooling(call: _Call, name: str) -> Primitive:
     )
 
 
-def _recurrent(call: _Call) -> tuple[Primitive, ...]:
+def _describe_recurrent(call: _Call) -> tuple[Primitive, ...]:
     cell = _CELLS[call.name]
     data, state = call.shape("input"), call.given["hx"]
-    units = call.shape_of(state[0] if isinstance(state, (list, tuple)) else state)[-1]
-    first = call.shape_of(call.given["params"][0])
+    units = call.read_shape(state[0] if isinstance(state, (list, tuple)) else state)[-1]
+    first = call.read_shape(call.given["params"][0])
     # the state of an LSTM may be projected to fewer numbers
     if units is None or first[0] != _GATES[cell] * units:
         return ()
@@ -314,14 +314,16 @@ def _recurrent(call: _Call) -> tuple[Primitive, ...]:
     )
 
 
-def inference_graph(wrapper: PyTorchWrapper, module: Any, shapes: Shapes | None = None) -> Graph:
+def build_inference_graph(
+    wrapper: PyTorchWrapper, module: Any, shapes: Shapes | None = None
+) -> Graph:
     """Return the graph of the exported program, which is its ``native`` object, for inputs of
     given shapes if any.
     """
-    return graph_of_program(wrapper, exported_program(wrapper, module), shapes)
+    return convert_program(wrapper, export_program(wrapper, module), shapes)
 
 
-def graph_of_program(wrapper: PyTorchWrapper, program: Any, shapes: Shapes | None = None) -> Graph:
+def convert_program(wrapper: PyTorchWrapper, program: Any, shapes: Shapes | None = None) -> Graph:
     """Return the graph of a program that was exported from the wrapper."""
     signature = program.graph_signature
     weights = {
@@ -336,8 +338,12 @@ def graph_of_program(wrapper: PyTorchWrapper, program: Any, shapes: Shapes | Non
     inputs = dict(
         zip(signature.user_inputs, (spec.name for spec in wrapper.io.inputs), strict=True)
     )
-    length = fixed_length if shapes is None else lengths_for(program.graph, inputs, shapes)
-    graph = read_graph(program.graph, weights | inputs, set(inputs), program, layer_of, length)
+    length = (
+        get_fixed_length if shapes is None else make_length_function(program.graph, inputs, shapes)
+    )
+    graph = read_graph(
+        program.graph, weights | inputs, set(inputs), program, get_layer_path, length
+    )
     # Buffers that change in inference may be among the program's outputs.
     ours = [spec.kind.name == "USER_OUTPUT" for spec in signature.output_specs]
     return replace(
@@ -351,7 +357,7 @@ def read_graph(
     inputs: Collection[str],
     native: Any,
     layer: Callable[[Any], str],
-    length: Callable[[Any], int | None] = fixed_length,
+    length: Callable[[Any], int | None] = get_fixed_length,
 ) -> Graph:
     """Convert a graph of ``torch.fx``.
 
@@ -373,7 +379,7 @@ def read_graph(
     taken = {node.name for node in graph.nodes if node.op != "placeholder"}
     known = {node: name for node, name in names.items() if name not in taken}
     # A result of an operation that is extracted twice is one tensor.
-    known |= {str(twin.name): str(first.name) for twin, first in _twins(graph)}
+    known |= {str(twin.name): str(first.name) for twin, first in _iter_duplicates(graph)}
     tensors: dict[str, TensorSpec] = {}
     operations: list[Operation] = []
     graph_inputs: list[str] = []
@@ -381,40 +387,50 @@ def read_graph(
     for node in graph.nodes:
         name = known.get(node.name, str(node.name))
         if node.op == "placeholder":
-            tensors[name] = _spec(name, node.meta["val"], length)
+            tensors[name] = _describe_tensor(name, node.meta["val"], length)
             if node.name in inputs:
                 graph_inputs.append(name)
         elif node.op == "output":
-            graph_outputs = [known.get(given.name, str(given.name)) for given in _nodes(node.args)]
+            graph_outputs = [
+                known.get(given.name, str(given.name)) for given in _iter_nodes(node.args)
+            ]
         elif node.op == "get_attr" and hasattr(
             constant := getattr(graph.owning_module, node.target), "dtype"
         ):
-            tensors[name] = _spec(name, constant, length)
+            tensors[name] = _describe_tensor(name, constant, length)
         elif node.op != "call_function":
             raise NotSupported(
                 f"the graph holds a {node.op} ({node.target}), which is no operation on tensors"
             )
-        elif not takes_out(node):
-            found = results(node)
-            tensors |= {tensor: _spec(tensor, value, length) for tensor, value in found.items()}
+        elif not is_result_extraction(node):
+            found = list_results(node)
+            tensors |= {
+                tensor: _describe_tensor(tensor, value, length) for tensor, value in found.items()
+            }
             used = tuple(known.get(given.name, str(given.name)) for given in node.all_input_nodes)
-            computed = primitives_of(node, length)
+            computed = list_primitives(node, length)
             operations.append(
                 Operation(
-                    str(node.name), kind_of(node), used, tuple(found), layer(node), node, computed
+                    str(node.name),
+                    get_operator_name(node),
+                    used,
+                    tuple(found),
+                    layer(node),
+                    node,
+                    computed,
                 )
             )
     return Graph(tuple(operations), tensors, tuple(graph_inputs), tuple(graph_outputs), native)
 
 
-def takes_out(node: Any) -> bool:
+def is_result_extraction(node: Any) -> bool:
     """Return whether a node only extracts one result of another operation."""
     return node.target is operator.getitem and isinstance(
         node.args[0].meta.get("val"), (tuple, list)
     )
 
 
-def results(node: Any, value: Any = None) -> dict[str, Any]:
+def list_results(node: Any, value: Any = None) -> dict[str, Any]:
     """Return the results of an operation by tensor name: from ``value``, or by default the
     traced ones.
     """
@@ -424,32 +440,32 @@ def results(node: Any, value: Any = None) -> dict[str, Any]:
         return {} if value is None else {str(node.name): value}
     names = {i: f"{node.name}.{i}" for i in range(len(value))}
     for user in reversed(list(node.users)):
-        if takes_out(user):
+        if is_result_extraction(user):
             names[user.args[1]] = str(user.name)
     return {names[i]: part for i, part in enumerate(value) if part is not None}
 
 
-def _twins(graph: Any) -> Iterator[tuple[Any, Any]]:
+def _iter_duplicates(graph: Any) -> Iterator[tuple[Any, Any]]:
     for node in graph.nodes:
         first: dict[Any, Any] = {}
         for user in node.users:
-            if user.op == "call_function" and takes_out(user):
+            if user.op == "call_function" and is_result_extraction(user):
                 if user.args[1] in first:
                     yield user, first[user.args[1]]
                 first.setdefault(user.args[1], user)
 
 
-def _nodes(arguments: Any) -> Iterator[Any]:
+def _iter_nodes(arguments: Any) -> Iterator[Any]:
     if isinstance(arguments, (tuple, list)):
         for argument in arguments:
-            yield from _nodes(argument)
+            yield from _iter_nodes(argument)
     elif isinstance(arguments, dict):
-        yield from _nodes(list(arguments.values()))
+        yield from _iter_nodes(list(arguments.values()))
     elif hasattr(arguments, "all_input_nodes"):
         yield arguments
 
 
-def kind_of(node: Any) -> str:
+def get_operator_name(node: Any) -> str:
     """Return the name of the operator, such as ``aten.conv2d.default``."""
     if hasattr(node.target, "_schema"):
         return str(node.target)
@@ -457,7 +473,7 @@ def kind_of(node: Any) -> str:
     return f"{node.target.__module__.lstrip('_')}.{node.target.__name__}"
 
 
-def layer_of(node: Any) -> str:
+def get_layer_path(node: Any) -> str:
     """Return the path of the innermost module that contains an exported node; empty for the
     whole model.
     """
@@ -467,7 +483,7 @@ def layer_of(node: Any) -> str:
     return path.removeprefix(PREFIX) if path.startswith(PREFIX) else ""
 
 
-def lengths_for(
+def make_length_function(
     graph: Any, inputs: Mapping[str, str], shapes: Shapes
 ) -> Callable[[Any], int | None]:
     """Return a function from a traced axis to its length, if the inputs have these shapes.
@@ -487,16 +503,16 @@ def lengths_for(
             axes = zip(node.meta["val"].shape, shapes[inputs[node.name]], strict=True)
             known |= {axis.node.expr: length for axis, length in axes if not isinstance(axis, int)}
 
-    def length(axis: Any) -> int | None:
+    def resolve_length(axis: Any) -> int | None:
         if isinstance(axis, int):
             return axis
         found = axis.node.expr.subs(known)
         return int(found) if found.is_Integer else None
 
-    return length
+    return resolve_length
 
 
-def _spec(name: str, value: Any, length: Callable[[Any], int | None]) -> TensorSpec:
+def _describe_tensor(name: str, value: Any, length: Callable[[Any], int | None]) -> TensorSpec:
     import torch
 
     if isinstance(value, torch.Tensor):
@@ -510,7 +526,7 @@ def _spec(name: str, value: Any, length: Callable[[Any], int | None]) -> TensorS
     )
 
 
-def intermediates(
+def compute_intermediates(
     wrapper: PyTorchWrapper,
     program: Any,
     graph: Graph,
@@ -521,19 +537,19 @@ def intermediates(
     """Run a program node by node and keep the values chosen; what is given takes a computed
     tensor's place.
     """
-    wanted = set(selected(type(wrapper).__name__, selector, graph.operations))
+    wanted = set(select_tensors(type(wrapper).__name__, selector, graph.operations))
     kept: dict[str, np.ndarray] = {}
 
-    def keep(node: Any, value: Any) -> None:
-        if node.op == "call_function" and not takes_out(node):
-            for tensor, result in results(node, value).items():
+    def record_value(node: Any, value: Any) -> None:
+        if node.op == "call_function" and not is_result_extraction(node):
+            for tensor, result in list_results(node, value).items():
                 if tensor in wanted:
                     # Copied at once, because operations may work in place.
                     kept[tensor] = (
-                        array_of(result).copy() if hasattr(result, "cpu") else np.asarray(result)
+                        to_array(result).copy() if hasattr(result, "cpu") else np.asarray(result)
                     )
 
-    interpret(wrapper, program, batch, keep, given=given)
+    interpret(wrapper, program, batch, record_value, given=given)
     return {tensor: kept[tensor] for tensor in graph.tensors if tensor in kept}
 
 
@@ -563,11 +579,11 @@ def interpret(
             return (
                 value
                 if n.name not in given
-                else tensor_of(np.array(given[n.name]), wrapper.device).to(value.dtype)
+                else to_tensor(np.array(given[n.name]), wrapper.device).to(value.dtype)
             )
 
     wrapper.io.check_inputs(batch)
-    inputs = iter([tensor_of(batch[spec.name], wrapper.device) for spec in wrapper.io.inputs])
+    inputs = iter([to_tensor(batch[spec.name], wrapper.device) for spec in wrapper.io.inputs])
     held = {**program.state_dict, **program.constants}
     kinds = torch.export.graph_signature.InputKind
     arguments = [

@@ -11,16 +11,16 @@ import numpy as np
 
 from nnpipe.core.errors import ConversionError
 from nnpipe.core.graph import Graph, Profile, Timing
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
 from nnpipe.core.model import Samples
-from nnpipe.frameworks.torch_session import tensor_of, threads
-from nnpipe.modelwrappers.frameworks.pytorch_export import exported_program
-from nnpipe.modelwrappers.frameworks.pytorch_graph import graph_of_program, interpret, read_graph
+from nnpipe.frameworks.torch_session import set_torch_threads, to_tensor
+from nnpipe.modelwrappers.frameworks.pytorch_export import export_program
+from nnpipe.modelwrappers.frameworks.pytorch_graph import convert_program, interpret, read_graph
 from nnpipe.modelwrappers.frameworks.pytorch_training import (
     as_tuple,
-    random_samples,
+    generate_random_samples,
+    iter_samples,
     run_steps,
-    some,
 )
 
 if TYPE_CHECKING:
@@ -39,14 +39,14 @@ def profile_inference(
     """
     import torch
 
-    program = exported_program(wrapper, module)
-    operations = graph_of_program(wrapper, program).operations
-    batches = list(some(wrapper, n_steps, samples))
+    program = export_program(wrapper, module)
+    operations = convert_program(wrapper, program).operations
+    batches = list(iter_samples(wrapper, n_steps, samples))
     wall = 0
-    with threads(wrapper.num_threads):
+    with set_torch_threads(wrapper.num_threads):
         for inputs, _ in batches[:1]:
             interpret(wrapper, program, inputs)
-        with _profiler(wrapper) as profiler:
+        with _make_profiler(wrapper) as profiler:
             for inputs, _ in batches:
                 start = perf_counter_ns()
                 interpret(
@@ -55,7 +55,7 @@ def profile_inference(
                     inputs,
                     around=lambda node: torch.profiler.record_function(_MARK + node.name),
                 )
-                _synchronise(wrapper)
+                _wait_for_device(wrapper)
                 wall += perf_counter_ns() - start
     found = {
         event.key.removeprefix(_MARK): event
@@ -64,7 +64,10 @@ def profile_inference(
     }
     timings = [
         Timing(
-            op.name, op.kind, found[op.name].count, _nanoseconds(wrapper, found[op.name], "total")
+            op.name,
+            op.kind,
+            found[op.name].count,
+            _get_nanoseconds(wrapper, found[op.name], "total"),
         )
         for op in operations
         if op.name in found
@@ -80,32 +83,32 @@ def profile_training(
     One step runs first without measurement.  The weights are restored afterwards.
     """
     before = {name: value.clone() for name, value in module.state_dict().items()}
-    batches = list(some(wrapper, n_steps, samples))
+    batches = list(iter_samples(wrapper, n_steps, samples))
     wall = 0
 
-    def timed(work: Callable[[], Any]) -> Any:
+    def measure_time(work: Callable[[], Any]) -> Any:
         nonlocal wall
         start = perf_counter_ns()
         found = work()
-        _synchronise(wrapper)
+        _wait_for_device(wrapper)
         wall += perf_counter_ns() - start
         return found
 
     try:
         run_steps(wrapper, module, 1, batches[:1])
-        with _profiler(wrapper) as profiler:
-            run_steps(wrapper, module, n_steps, batches, timed)
+        with _make_profiler(wrapper) as profiler:
+            run_steps(wrapper, module, n_steps, batches, measure_time)
     finally:
         module.load_state_dict(before)
     timings = [
-        Timing(event.key, event.key, event.count, _nanoseconds(wrapper, event, "self"))
+        Timing(event.key, event.key, event.count, _get_nanoseconds(wrapper, event, "self"))
         for event in profiler.key_averages()
         if event.key.startswith("aten::")
     ]
     return Profile(tuple(timings), len(batches), wall)
 
 
-def _profiler(wrapper: PyTorchWrapper) -> Any:
+def _make_profiler(wrapper: PyTorchWrapper) -> Any:
     from torch.profiler import ProfilerActivity, profile
 
     activities = [ProfilerActivity.CPU]
@@ -114,7 +117,7 @@ def _profiler(wrapper: PyTorchWrapper) -> Any:
     return profile(activities=activities)
 
 
-def _nanoseconds(wrapper: PyTorchWrapper, event: Any, what: str) -> int:
+def _get_nanoseconds(wrapper: PyTorchWrapper, event: Any, what: str) -> int:
     """Return an event's time on the computing device, in ns: with its calls (``"total"``) or
     without (``"self"``).
     """
@@ -125,7 +128,7 @@ def _nanoseconds(wrapper: PyTorchWrapper, event: Any, what: str) -> int:
     return round(microseconds * 1000)
 
 
-def _synchronise(wrapper: PyTorchWrapper) -> None:
+def _wait_for_device(wrapper: PyTorchWrapper) -> None:
     import torch
 
     if wrapper.device == "cuda":
@@ -141,7 +144,7 @@ def _synchronise(wrapper: PyTorchWrapper) -> None:
 _LAYER = "nnpipe_layer"
 
 
-def training_graph(wrapper: PyTorchWrapper, module: Any) -> Graph:
+def trace_training_graph(wrapper: PyTorchWrapper, module: Any) -> Graph:
     """Return the graph of one training step, traced on a batch of noise.
 
     Operations of the backward pass belong to the layer of the corresponding
@@ -154,13 +157,13 @@ def training_graph(wrapper: PyTorchWrapper, module: Any) -> Graph:
 
     weights = {name: value.detach().requires_grad_() for name, value in module.named_parameters()}
     buffers = {name: value.clone() for name, value in module.named_buffers()}
-    inputs, truth = next(random_samples(wrapper))
-    given = {spec.name: tensor_of(inputs[spec.name], wrapper.device) for spec in wrapper.io.inputs}
-    targets = {name: tensor_of(np.asarray(array), wrapper.device) for name, array in truth.items()}
-    marks = _Marks()
+    inputs, truth = next(generate_random_samples(wrapper))
+    given = {spec.name: to_tensor(inputs[spec.name], wrapper.device) for spec in wrapper.io.inputs}
+    targets = {name: to_tensor(np.asarray(array), wrapper.device) for name, array in truth.items()}
+    marks = _LayerRecorder()
 
-    def step(weights: Any, buffers: Any, given: Any, targets: Any) -> Any:
-        with marks.following(module):
+    def run_step(weights: Any, buffers: Any, given: Any, targets: Any) -> Any:
+        with marks.record_layers(module):
             found = torch.func.functional_call(module, (weights, buffers), tuple(given.values()))
         loss = wrapper.loss_of(module, as_tuple(found), targets)
         return loss, torch.autograd.grad(loss, list(weights.values()), allow_unused=True), buffers
@@ -169,11 +172,11 @@ def training_graph(wrapper: PyTorchWrapper, module: Any) -> Graph:
         wrapper.training_mode(module)
         # Tensors of the module that are neither weights nor buffers are real tensors among the fake
         # ones.
-        trace = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)
+        trace = make_fx(run_step, tracing_mode="fake", _allow_non_fake_inputs=True)
         traced = trace(weights, buffers, given, targets)
     except Exception as error:  # its errors share no base but Exception
         raise ConversionError(
-            f"the training of {type(wrapper).__name__} cannot be traced: {one_line(error)}"
+            f"the training of {type(wrapper).__name__} cannot be traced: {format_one_line(error)}"
         ) from error
     finally:
         module.eval()
@@ -185,7 +188,7 @@ def training_graph(wrapper: PyTorchWrapper, module: Any) -> Graph:
     return read_graph(traced.graph, names, set(fed), traced, lambda node: node.meta.get(_LAYER, ""))
 
 
-class _Marks:
+class _LayerRecorder:
     """Records the length of the graph whenever another layer starts, in the forward or the
     backward pass.
     """
@@ -195,7 +198,7 @@ class _Marks:
         self._open = [""]
 
     @contextmanager
-    def following(self, module: Any) -> Iterator[None]:
+    def record_layers(self, module: Any) -> Iterator[None]:
         """Observe all submodules inside the block, and their gradients later."""
         handles = []
         for name, child in module.named_modules():
@@ -212,7 +215,7 @@ class _Marks:
         def hook(module: Any, arguments: Any) -> None:
             self._watch(arguments, self._open[-1])  # computed between layers, by the enclosing one
             self._open.append(name)
-            self._note(name)
+            self._record_change(name)
 
         return hook
 
@@ -220,7 +223,7 @@ class _Marks:
         def hook(module: Any, arguments: Any, found: Any) -> None:
             self._watch(as_tuple(found), name)
             self._open.pop()
-            self._note(self._open[-1])
+            self._record_change(self._open[-1])
 
         return hook
 
@@ -234,10 +237,10 @@ class _Marks:
             if function is None or _LAYER in function.metadata:
                 continue
             function.metadata[_LAYER] = name
-            function.register_prehook(lambda gradients: self._note(name))
+            function.register_prehook(lambda gradients: self._record_change(name))
             pending += [before for before, _ in function.next_functions]
 
-    def _note(self, name: str) -> None:
+    def _record_change(self, name: str) -> None:
         from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
         mode = get_proxy_mode()

@@ -13,18 +13,18 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import DatasetError
 from nnpipe.core.model import Samples
 from nnpipe.core.progress import Progress, Renaming
-from nnpipe.core.secret import shown_settings
-from nnpipe.core.tensors import Batch, random_batch
+from nnpipe.core.secret import hide_settings_secrets
+from nnpipe.core.tensors import Batch, generate_random_batch
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.experiment.state import State
-from nnpipe.frameworks.source_files import sources_of
-from nnpipe.frameworks.torch_session import tensor_of, threads
-from nnpipe.frameworks.training_curves import DATA, curves, figures_of
-from nnpipe.modelwrappers.frameworks.inspection import history_of
+from nnpipe.frameworks.source_files import find_source_files
+from nnpipe.frameworks.torch_session import set_torch_threads, to_tensor
+from nnpipe.frameworks.training_curves import DATA, map_epoch_figures, write_training_curves
+from nnpipe.modelwrappers.frameworks.inspection import convert_history
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.selection import choose
 from nnpipe.training.final_weights import FinalWeights
-from nnpipe.training.fit import Fit
+from nnpipe.training.fit import TrainingRun
 from nnpipe.training.optimization import AdamW, Cosine
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.classification import ClassificationOutput
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _INPUT, _TRUTH = "input/", "truth/"
 
 
-def sequence_of(
+def make_sequence(
     wrapper: PyTorchWrapper, dataset: Dataset, split: str, size: int, seed: int | None
 ) -> DatasetSequence:
     """Return the batches of a split, prepared for the model and, with a seed, shuffled and
@@ -57,7 +57,7 @@ def sequence_of(
 
 
 @dataclass(eq=False)
-class OutputOfWrapper(Output):
+class WrapperOutput(Output):
     """All outputs of a wrapper's module, with the wrapper's ``loss`` and ``score`` of whole
     batches.
     """
@@ -75,12 +75,12 @@ class OutputOfWrapper(Output):
         """Return the loss of each sample; calls the wrapper's ``loss`` once per sample."""
         import torch
 
-        def one(sample: int) -> Any:
+        def compute_one(sample: int) -> Any:
             here = slice(sample, sample + 1)
             truth = {name: tensor[here] for name, tensor in self.target.items()}
             return self.wrapper.loss(tuple(tensor[here] for tensor in self.output), truth)
 
-        return torch.stack([one(sample) for sample in range(self._size)])
+        return torch.stack([compute_one(sample) for sample in range(self._size)])
 
     @property
     def _size(self) -> int:
@@ -92,19 +92,21 @@ class OutputOfWrapper(Output):
 
     def loss_metric(self) -> Metric:
         """Return the mean loss, weighted with the number of samples."""
-        return self._counted(self.loss().detach())
+        return self._make_metric(self.loss().detach())
 
     def metrics(self) -> dict[str, Metric]:
         """Return the wrapper's score."""
         detached = tuple(tensor.detach() for tensor in self.output)
-        return {self.wrapper.score_name: self._counted(self.wrapper.score(detached, self.target))}
+        return {
+            self.wrapper.score_name: self._make_metric(self.wrapper.score(detached, self.target))
+        }
 
-    def _counted(self, mean: Any) -> Metric:
+    def _make_metric(self, mean: Any) -> Metric:
         count = mean.double().new_full((1,), self._size)
         return Metric(mean.double()[None] * count, count)
 
 
-def trained(wrapper: PyTorchWrapper, module: Any) -> Any:
+def wrap_for_training(wrapper: PyTorchWrapper, module: Any) -> Any:
     """Return the trainer's module: the live one with batches as arguments."""
     import torch
 
@@ -137,16 +139,18 @@ def trained(wrapper: PyTorchWrapper, module: Any) -> Any:
     return Trained()
 
 
-def judged(wrapper: PyTorchWrapper, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Output:
+def make_output(
+    wrapper: PyTorchWrapper, outputs: tuple[Any, ...], truth: Mapping[str, Any]
+) -> Output:
     """Return the output with the wrapper's loss and score, or a classification if they are the
     defaults.
     """
     if wrapper.classifies():
         return ClassificationOutput(outputs[0], truth["label"])
-    return OutputOfWrapper(outputs, truth, wrapper=wrapper)
+    return WrapperOutput(outputs, truth, wrapper=wrapper)
 
 
-def callbacks_for(
+def create_callbacks(
     wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOptions
 ) -> tuple[Callback, ...]:
     """Return the requested callbacks; none without a folder for their files."""
@@ -155,7 +159,7 @@ def callbacks_for(
     first = _INPUT + wrapper.io.inputs[0].name
     known = {
         "classes": dataset.spec.class_names,
-        "folders": sources_of(wrapper, dataset),
+        "folders": find_source_files(wrapper, dataset),
         "input": first,
         "inputs": [_INPUT + spec.name for spec in wrapper.io.inputs],
         "output": "output",
@@ -178,16 +182,20 @@ class EpochCurves(Callback):
         self.first = State(rate=0.0)
         self.final: FinalWeights | None = None
 
-    def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
+    def on_batch_end(
+        self, fit: TrainingRun, batch: dict[str, Any], outputs: dict[str, Any]
+    ) -> None:
         """Record the rate."""
         if fit.batch == 1:
             self.first.rate = fit.rates[0]
 
-    def on_epoch_end(self, fit: Fit) -> None:
+    def on_epoch_end(self, fit: TrainingRun) -> None:
         """Pass on the figures."""
-        self.write(fit.epoch, figures_of(fit.history.last) | {"learning_rate": self.first.rate})
+        self.write(
+            fit.epoch, map_epoch_figures(fit.history.last) | {"learning_rate": self.first.rate}
+        )
 
-    def on_fit_end(self, fit: Fit) -> None:
+    def on_fit_end(self, fit: TrainingRun) -> None:
         """Record which weights are kept."""
         self.final = fit.final
 
@@ -202,7 +210,7 @@ _OPERATIONS_A_THREAD = 2e9
 
 
 @contextmanager
-def seeded(seed: int, device: str) -> Iterator[None]:
+def apply_seed(seed: int, device: str) -> Iterator[None]:
     """Seed PyTorch's random numbers inside the block, and restore the generator after it."""
     import torch
 
@@ -230,9 +238,11 @@ def train(
     dataset.prepare()
     if not len(dataset.split("train")):
         raise DatasetError(f"{type(dataset).__name__} has no training samples")
-    parts = {"train": sequence_of(wrapper, dataset, "train", options.batch_size, options.seed)}
+    parts = {"train": make_sequence(wrapper, dataset, "train", options.batch_size, options.seed)}
     if len(dataset.split("validation")):
-        parts["validation"] = sequence_of(wrapper, dataset, "validation", options.batch_size, None)
+        parts["validation"] = make_sequence(
+            wrapper, dataset, "validation", options.batch_size, None
+        )
     asked = TrainerOptions.from_json(
         {
             "num_epochs": options.num_epochs,
@@ -242,12 +252,18 @@ def train(
             "weights": options.weights,
         }
     )
-    useful = useful_threads(wrapper, module, min(options.batch_size, len(dataset.split("train"))))
+    useful = count_useful_threads(
+        wrapper, module, min(options.batch_size, len(dataset.split("train")))
+    )
     try:
-        with seeded(options.seed, wrapper.device), threads(useful), curves(options.logdir) as write:
+        with (
+            apply_seed(options.seed, wrapper.device),
+            set_torch_threads(useful),
+            write_training_curves(options.logdir) as write,
+        ):
             epochs = EpochCurves(write)
-            history = Trainer(asked, (epochs, *callbacks_for(wrapper, dataset, options))).fit(
-                trained(wrapper, module),
+            history = Trainer(asked, (epochs, *create_callbacks(wrapper, dataset, options))).fit(
+                wrap_for_training(wrapper, module),
                 {DATA: parts},
                 folder=options.run_folder,
                 optimiser=AdamW(rate=options.learning_rate, weight_decay=_WEIGHT_DECAY),
@@ -255,18 +271,18 @@ def train(
                 resume=options.resume,
                 parameters=wrapper.parameters_to_train(module),
                 identity={
-                    "wrapper": shown_settings(wrapper.describe()),
-                    "dataset": shown_settings(dataset.describe()),
-                    "training": options.weight_options(),
+                    "wrapper": hide_settings_secrets(wrapper.describe()),
+                    "dataset": hide_settings_secrets(dataset.describe()),
+                    "training": options.get_weight_options(),
                 },
-                progress=Renaming(progress, figures_of),
+                progress=Renaming(progress, map_epoch_figures),
             )
     finally:
         module.eval()
-    return history_of(history, epochs.final)
+    return convert_history(history, epochs.final)
 
 
-def useful_threads(wrapper: PyTorchWrapper, module: Any, size: int) -> int:
+def count_useful_threads(wrapper: PyTorchWrapper, module: Any, size: int) -> int:
     """Return the number of threads useful for a step, from the operations of a forward pass; at
     most PyTorch's own.
     """
@@ -275,15 +291,15 @@ def useful_threads(wrapper: PyTorchWrapper, module: Any, size: int) -> int:
 
     if wrapper.device != "cpu":
         return 0
-    batch = random_batch(wrapper.io, size)
+    batch = generate_random_batch(wrapper.io, size)
     counter = FlopCounterMode(display=False)
     with torch.inference_mode(), counter:
-        module.eval()(*(tensor_of(batch[spec.name], "cpu") for spec in wrapper.io.inputs))
+        module.eval()(*(to_tensor(batch[spec.name], "cpu") for spec in wrapper.io.inputs))
     worth: int = round(counter.get_total_flops() / _OPERATIONS_A_THREAD)
     return max(1, min(int(torch.get_num_threads()), worth))
 
 
-def optimiser_of(wrapper: PyTorchWrapper, module: Any, rate: float) -> Any:
+def create_optimiser(wrapper: PyTorchWrapper, module: Any, rate: float) -> Any:
     """Return the optimiser of the weights to train."""
     import torch
 
@@ -292,12 +308,12 @@ def optimiser_of(wrapper: PyTorchWrapper, module: Any, rate: float) -> Any:
     )
 
 
-def step(
+def run_step(
     wrapper: PyTorchWrapper, module: Any, optimiser: Any, inputs: Batch, truth: Batch
 ) -> tuple[Any, Any]:
     """Run one step and return the loss and the score, measured before its update, as tensors."""
-    given = (tensor_of(inputs[spec.name], wrapper.device) for spec in wrapper.io.inputs)
-    targets = {name: tensor_of(array, wrapper.device) for name, array in truth.items()}
+    given = (to_tensor(inputs[spec.name], wrapper.device) for spec in wrapper.io.inputs)
+    targets = {name: to_tensor(array, wrapper.device) for name, array in truth.items()}
     outputs = as_tuple(module(*given))
     loss = wrapper.loss_of(module, outputs, targets)
     optimiser.zero_grad()
@@ -308,22 +324,22 @@ def step(
     )
 
 
-def random_samples(wrapper: PyTorchWrapper) -> Iterator[tuple[Batch, Batch]]:
+def generate_random_samples(wrapper: PyTorchWrapper) -> Iterator[tuple[Batch, Batch]]:
     """Yield an endless, reproducible sequence of batches of noise with random targets."""
     seed = 0
     while True:
         yield (
-            random_batch(wrapper.io, _RANDOM_BATCH, seed),
+            generate_random_batch(wrapper.io, _RANDOM_BATCH, seed),
             wrapper.random_truth(_RANDOM_BATCH, seed),
         )
         seed += 1
 
 
-def some(
+def iter_samples(
     wrapper: PyTorchWrapper, n_steps: int, samples: Samples | None
 ) -> Iterator[tuple[Batch, Batch]]:
     """Yield up to ``n_steps`` of the given batches, or batches of noise without any."""
-    return islice(random_samples(wrapper) if samples is None else samples, n_steps)
+    return islice(generate_random_samples(wrapper) if samples is None else samples, n_steps)
 
 
 def run_steps(
@@ -340,11 +356,11 @@ def run_steps(
     """
     found = []
     try:
-        with seeded(0, wrapper.device):
-            optimiser = optimiser_of(wrapper, module, _STEP_RATE)
+        with apply_seed(0, wrapper.device):
+            optimiser = create_optimiser(wrapper, module, _STEP_RATE)
             wrapper.training_mode(module)
-            for inputs, truth in some(wrapper, n_steps, samples):
-                loss, score = around(partial(step, wrapper, module, optimiser, inputs, truth))
+            for inputs, truth in iter_samples(wrapper, n_steps, samples):
+                loss, score = around(partial(run_step, wrapper, module, optimiser, inputs, truth))
                 found.append((float(loss), float(score)))
     finally:
         module.eval()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import ArtifactError, SpecMismatch
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
 from nnpipe.core.tensors import show_shape
 from nnpipe.modelwrappers.frameworks.inspection import check_weights
 
@@ -47,7 +47,7 @@ def read_state(path: Path) -> dict[str, Any]:
     # A safetensors file begins with the length of its header, whose bytes may be those of a zip
     # file or a pickle.
     if start.startswith((b"PK", b"\x80")) and start[8:] != b"{":
-        return _plain_state(path, _read_pickled(path))
+        return _extract_state(path, _read_pickled(path))
     return _read_safetensors(path)
 
 
@@ -59,7 +59,8 @@ def _read_safetensors(path: Path) -> dict[str, Any]:
         return dict(load_file(str(path)))
     except (SafetensorError, ValueError, KeyError, RuntimeError, OSError) as error:
         raise ArtifactError(
-            f"{path}: neither whole safetensors nor what torch.save writes: {one_line(error)}"
+            f"{path}: neither whole safetensors nor what torch.save writes: "
+            f"{format_one_line(error)}"
         ) from None
 
 
@@ -88,17 +89,17 @@ def _read_pickled(path: Path) -> Any:
                 f"{path}: asks for {called[1] or called[2]} to be called, not only for weights; it "
                 f"is not loaded"
             ) from None
-        cause = one_line(text.rpartition("error: ")[2], 160)
+        cause = format_one_line(text.rpartition("error: ")[2], 160)
         raise ArtifactError(f"{path}: damaged, or not what torch.save writes: {cause}") from None
     except ArtifactError:
         raise
     except Exception as error:  # damaged pickles fail in every way there is
         raise ArtifactError(
-            f"{path}: damaged, or not what torch.save writes: {one_line(error, 160)}"
+            f"{path}: damaged, or not what torch.save writes: {format_one_line(error, 160)}"
         ) from None
 
 
-def _plain_state(path: Path, content: Any) -> dict[str, Any]:
+def _extract_state(path: Path, content: Any) -> dict[str, Any]:
     import torch
 
     if isinstance(content, Mapping) and isinstance(content.get("state_dict"), Mapping):
@@ -131,7 +132,7 @@ def load_state(module: Any, state: Mapping[str, Any], path: Path) -> None:
         if name in state and state[name].shape != own[name].shape
     ]
     wrong += [
-        f"{name} holds {_dtype(state[name])} instead of {_dtype(own[name])}"
+        f"{name} holds {_get_dtype_name(state[name])} instead of {_get_dtype_name(own[name])}"
         for name in own
         if name in state and state[name].is_floating_point() != own[name].is_floating_point()
     ]
@@ -184,12 +185,14 @@ def set_arrays(owner: object, own: Mapping[str, Any], weights: Mapping[str, np.n
                 f"{show_shape(tuple(given.shape))}"
             )
         if given.is_floating_point() != own[name].is_floating_point():
-            raise SpecMismatch(f"weight {name!r} holds {_dtype(own[name])}, not {_dtype(given)}")
+            raise SpecMismatch(
+                f"weight {name!r} holds {_get_dtype_name(own[name])}, not {_get_dtype_name(given)}"
+            )
         fresh[name] = given
     with torch.no_grad():
         for name, given in fresh.items():
             own[name].copy_(given)
 
 
-def _dtype(tensor: Any) -> str:
+def _get_dtype_name(tensor: Any) -> str:
     return str(tensor.dtype).removeprefix("torch.")

@@ -11,15 +11,15 @@ from typing import Any
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, ConversionError, MissingDependency, NotSupported
-from nnpipe.core.files import replacing
+from nnpipe.core.files import replace_atomically
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.log_levels import quiet_loggers
-from nnpipe.core.messages import one_line
+from nnpipe.core.log_levels import suppress_log_messages
+from nnpipe.core.messages import format_one_line
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.core.training import TrainingHistory, TrainingOptions
-from nnpipe.frameworks.keras import copying_variables, import_keras, named_call
+from nnpipe.frameworks.keras import import_keras, make_named_call, suppress_copy_warning
 from nnpipe.frameworks.keras_files import read_weights
 from nnpipe.frameworks.keras_session import KerasSession
 from nnpipe.modelwrappers.frameworks import tensorflow_training
@@ -32,11 +32,11 @@ def write_keras(model: Any, path: Path, owner: str) -> None:
     """Write a ``.keras`` file; raises :class:`ConversionError` if Keras cannot."""
     named = path.with_name(path.name + ".keras")  # Keras goes by the ending
     try:
-        with copying_variables():
+        with suppress_copy_warning():
             model.save(named)
         os.replace(named, path)
     except (TypeError, ValueError, NotImplementedError) as error:
-        raise ConversionError(f"{owner} cannot be saved: {one_line(error)}") from None
+        raise ConversionError(f"{owner} cannot be saved: {format_one_line(error)}") from None
     finally:
         named.unlink(missing_ok=True)
 
@@ -61,7 +61,7 @@ def write_onnx(model: Any, io: IOSpec, path: Path, owner: str) -> None:
             f"'nnpipe[tensorflow]'"
         ) from None
     tensorflow, _ = import_keras()
-    call = named_call(model, io)
+    call = make_named_call(model, io)
     names = [spec.name for spec in io.inputs]
 
     def infer(*tensors: Any) -> tuple[Any, ...]:
@@ -74,7 +74,9 @@ def write_onnx(model: Any, io: IOSpec, path: Path, owner: str) -> None:
     function = tensorflow.function(infer, autograph=False)
     try:
         captures = function.get_concrete_function(*signature).graph.captures
-        with quiet_loggers("tf2onnx", level=logging.ERROR):  # it reports every attempted rewriting
+        with suppress_log_messages(
+            "tf2onnx", level=logging.ERROR
+        ):  # it reports every attempted rewriting
             found, _ = tf2onnx.convert.from_function(
                 function, input_signature=signature, opset=OPSET
             )
@@ -83,7 +85,9 @@ def write_onnx(model: Any, io: IOSpec, path: Path, owner: str) -> None:
         onnx.checker.check_model(found)
         content = found.SerializeToString()
     except Exception as error:  # tf2onnx, TensorFlow and protobuf each raise their own errors
-        raise ConversionError(f"{owner} cannot be exported as onnx: {one_line(error)}") from None
+        raise ConversionError(
+            f"{owner} cannot be exported as onnx: {format_one_line(error)}"
+        ) from None
     path.write_bytes(content)
 
 
@@ -197,9 +201,9 @@ class TensorFlowWrapper(TensorFlowAnalysis):
         if format == "keras":
             return self._write_keras(live.native, path)
         if format == "onnx":
-            with replacing(path) as temporary:
+            with replace_atomically(path) as temporary:
                 write_onnx(live.native, self.io, temporary, type(self).__name__)
-            return self._described(path, "onnx", ("tensorflow", "keras", "tf2onnx", "onnx"))
+            return self._describe_artifact(path, "onnx", ("tensorflow", "keras", "tf2onnx", "onnx"))
         raise NotSupported(
             f"{type(self).__name__} cannot be exported as {format}; it can as "
             f"{' or '.join(self.exports)}"
@@ -208,11 +212,11 @@ class TensorFlowWrapper(TensorFlowAnalysis):
     def _write_keras(self, model: Any, path: Path) -> Artifact:
         if path.suffix.lower() in _HDF5:
             raise ConfigError(f"{path}: {_ONLY_READ}")
-        with replacing(path) as temporary:
+        with replace_atomically(path) as temporary:
             write_keras(model, temporary, type(self).__name__)
-        return self._described(path, "keras", ("tensorflow", "keras"))
+        return self._describe_artifact(path, "keras", ("tensorflow", "keras"))
 
-    def _described(self, path: Path, format: str, packages: Sequence[str]) -> Artifact:
+    def _describe_artifact(self, path: Path, format: str, packages: Sequence[str]) -> Artifact:
         from importlib import import_module
 
         frameworks = tuple((name, str(import_module(name).__version__)) for name in packages)

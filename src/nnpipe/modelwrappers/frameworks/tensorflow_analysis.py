@@ -11,12 +11,12 @@ from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.graph import Graph, Profile, Selector, Shapes
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import Samples
-from nnpipe.core.tensors import Batch, TensorSpec, random_batch, show_shape
-from nnpipe.frameworks.keras import import_keras, named_weights
+from nnpipe.core.tensors import Batch, TensorSpec, generate_random_batch, show_shape
+from nnpipe.frameworks.keras import import_keras, map_named_weights
 from nnpipe.modelwrappers.frameworks import tensorflow_profile
-from nnpipe.modelwrappers.frameworks.inspection import check_weights, selected
-from nnpipe.modelwrappers.frameworks.tensorflow_base import TensorFlowBase, reseed, seeded
-from nnpipe.modelwrappers.frameworks.tensorflow_graph import LayerGraph, layer_graph
+from nnpipe.modelwrappers.frameworks.inspection import check_weights, select_tensors
+from nnpipe.modelwrappers.frameworks.tensorflow_base import TensorFlowBase, apply_seed, reseed
+from nnpipe.modelwrappers.frameworks.tensorflow_graph import LayerGraph, build_layer_graph
 from nnpipe.modelwrappers.frameworks.tensorflow_training import TrainingStep
 
 _BATCH = 8  # samples in a batch of noise
@@ -34,14 +34,14 @@ class TensorFlowAnalysis(TensorFlowBase):
         Layers without a given name are numbered within the model, so that names
         are the same in every model of the class.
         """
-        weights = named_weights(live.native)
+        weights = map_named_weights(live.native)
         names = list(weights) if keys is None else list(keys)
         check_weights(type(self).__name__, names, weights)
         return {name: np.array(weights[name].numpy()) for name in names}
 
     def set_weights(self, live: LiveModel, weights: Mapping[str, np.ndarray]) -> None:
         """Replace the named weights, after a check of all names and shapes."""
-        variables = named_weights(live.native)
+        variables = map_named_weights(live.native)
         check_weights(type(self).__name__, weights, variables)
         arrays = {name: np.asarray(array) for name, array in weights.items()}
         for name, array in arrays.items():
@@ -58,11 +58,11 @@ class TensorFlowAnalysis(TensorFlowBase):
         """Return the calls of layers and Keras operations, with nested models expanded;
         ``native`` is Keras's node.
         """
-        return self._layers(live).shown()
+        return self._build_layer_graph(live).to_graph()
 
     def get_sized_graph(self, live: LiveModel, shapes: Shapes) -> Graph:
         """Return the calls of layers with the lengths that follow from those of the inputs."""
-        return self._layers(live).sized(shapes)
+        return self._build_layer_graph(live).to_sized_graph(shapes)
 
     def get_training_graph(self, live: LiveModel) -> Graph:
         """Return the TensorFlow operations of a step: forward pass, backward pass and Adam's
@@ -72,9 +72,12 @@ class TensorFlowAnalysis(TensorFlowBase):
         weights, Adam's are ``optimizer/...``.  Handles (of variables, of lists in
         loops) are not numeric tensors and are left out.
         """
-        with seeded(0):  # as in training, which uses deterministic operations
-            return tensorflow_profile.training_graph(
-                self, live.native, self._layers(live), _specs_of(self.random_truth(1, 0))
+        with apply_seed(0):  # as in training, which uses deterministic operations
+            return tensorflow_profile.trace_training_graph(
+                self,
+                live.native,
+                self._build_layer_graph(live),
+                _describe_targets(self.random_truth(1, 0)),
             )
 
     def run_training(
@@ -85,12 +88,12 @@ class TensorFlowAnalysis(TensorFlowBase):
         """
         found: list[tuple[float, float]] = []
         model = live.native
-        with seeded(0):
+        with apply_seed(0):
             reseed(model, 0)
             step = None
-            for inputs, truth in islice(self._samples(samples), n_steps):
+            for inputs, truth in islice(self._iter_samples(samples), n_steps):
                 self.io.check_inputs(inputs)
-                step = step or TrainingStep(self, model, _specs_of(truth), 0.001)
+                step = step or TrainingStep(self, model, _describe_targets(truth), 0.001)
                 figures = step.train(dict(inputs), dict(truth))
                 found.append((float(figures["loss"]), float(figures["score"])))
         return found
@@ -100,7 +103,9 @@ class TensorFlowAnalysis(TensorFlowBase):
     ) -> list[dict[str, np.ndarray]]:
         """Run some batches and return the outputs of each."""
         with live.session() as session:
-            return [session.infer(inputs) for inputs, _ in islice(self._samples(samples), n_steps)]
+            return [
+                session.infer(inputs) for inputs, _ in islice(self._iter_samples(samples), n_steps)
+            ]
 
     def profile_training(
         self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
@@ -108,10 +113,14 @@ class TensorFlowAnalysis(TensorFlowBase):
         """Return the times of the operations of :meth:`get_training_graph`; the weights stay
         unchanged.
         """
-        batches = self._some(n_steps, samples)
-        with seeded(0):
+        batches = self._require_labelled_batches(n_steps, samples)
+        with apply_seed(0):
             return tensorflow_profile.profile_training(
-                self, live.native, self._layers(live), batches, _specs_of(batches[0][1])
+                self,
+                live.native,
+                self._build_layer_graph(live),
+                batches,
+                _describe_targets(batches[0][1]),
             )
 
     def profile_inference(
@@ -120,8 +129,10 @@ class TensorFlowAnalysis(TensorFlowBase):
         """Return the times of the calls of :meth:`get_inference_graph`, from TensorFlow's
         profiler.
         """
-        batches = [inputs for inputs, _ in self._some(n_steps, samples)]
-        return tensorflow_profile.profile_inference(self._layers(live), batches, self.io.inputs)
+        batches = [inputs for inputs, _ in self._require_labelled_batches(n_steps, samples)]
+        return tensorflow_profile.profile_inference(
+            self._build_layer_graph(live), batches, self.io.inputs
+        )
 
     def get_intermediates(
         self,
@@ -133,10 +144,12 @@ class TensorFlowAnalysis(TensorFlowBase):
         """Run one batch, layer by layer, and return the selected tensors of
         :meth:`get_inference_graph`.
         """
-        inputs = random_batch(self.io, _BATCH) if inputs is None else inputs
+        inputs = generate_random_batch(self.io, _BATCH) if inputs is None else inputs
         self.io.check_inputs(inputs)
-        graph = self._layers(live)
-        wanted = selected(type(self).__name__, selector, (step.operation for step in graph.steps))
+        graph = self._build_layer_graph(live)
+        wanted = select_tensors(
+            type(self).__name__, selector, (step.operation for step in graph.steps)
+        )
         tensorflow, _ = import_keras()
         batch, replaced = (
             {name: tensorflow.constant(array) for name, array in side.items()}
@@ -145,20 +158,22 @@ class TensorFlowAnalysis(TensorFlowBase):
         values = graph.run(batch, given=replaced)
         return {name: np.array(values[name].numpy()) for name in wanted}
 
-    def _layers(self, live: LiveModel) -> LayerGraph:
-        return layer_graph(live.native, self.io)
+    def _build_layer_graph(self, live: LiveModel) -> LayerGraph:
+        return build_layer_graph(live.native, self.io)
 
-    def _samples(self, samples: Samples | None) -> Iterator[tuple[Batch, Batch]]:
+    def _iter_samples(self, samples: Samples | None) -> Iterator[tuple[Batch, Batch]]:
         if samples is not None:
             yield from samples
             return
         number = 0
         while True:
-            yield random_batch(self.io, _BATCH, number), self.random_truth(_BATCH, number)
+            yield generate_random_batch(self.io, _BATCH, number), self.random_truth(_BATCH, number)
             number += 1
 
-    def _some(self, n_steps: int, samples: Samples | None) -> list[tuple[Batch, Batch]]:
-        batches = list(islice(self._samples(samples), n_steps))
+    def _require_labelled_batches(
+        self, n_steps: int, samples: Samples | None
+    ) -> list[tuple[Batch, Batch]]:
+        batches = list(islice(self._iter_samples(samples), n_steps))
         for inputs, _ in batches:
             self.io.check_inputs(inputs)
         if not batches:
@@ -169,7 +184,7 @@ class TensorFlowAnalysis(TensorFlowBase):
         return batches
 
 
-def _specs_of(truth: Batch) -> list[TensorSpec]:
+def _describe_targets(truth: Batch) -> list[TensorSpec]:
     return [
         TensorSpec(name, (None, *array.shape[1:]), array.dtype.name)
         for name, array in truth.items()

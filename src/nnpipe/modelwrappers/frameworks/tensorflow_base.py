@@ -13,13 +13,13 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ConfigError, NotSupported
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import Batch
-from nnpipe.frameworks.keras import check_io, graph_of, import_keras
+from nnpipe.frameworks.keras import check_io, get_inner_graph, import_keras
 
 _SEEDS = 2**32  # limit of NumPy's global generator
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def apply_seed(seed: int) -> Iterator[None]:
     """Seed all random numbers of Keras, TensorFlow, NumPy and Python inside the block.
 
     TensorFlow uses deterministic operations only.  The global generators of
@@ -94,9 +94,9 @@ class TensorFlowBase(ModelWrapper):
         """
         self.check_installed()
         import_keras()
-        with seeded(seed):
+        with apply_seed(seed):
             model = self.build()
-        if graph_of(model) is None:
+        if get_inner_graph(model) is None:
             raise ConfigError(
                 f"{type(self).__name__}.build gives a {type(model).__name__}; make it functional: "
                 f"keras.Model(x, f(x))"
@@ -114,7 +114,7 @@ class TensorFlowBase(ModelWrapper):
         """
         import keras
 
-        scores, labels = self._only(outputs, truth)
+        scores, labels = self._require_single(outputs, truth)
         return keras.losses.sparse_categorical_crossentropy(labels, scores)
 
     def score(self, outputs: Mapping[str, Any], truth: Mapping[str, Any]) -> Any:
@@ -123,7 +123,7 @@ class TensorFlowBase(ModelWrapper):
         """
         import keras
 
-        scores, labels = self._only(outputs, truth)
+        scores, labels = self._require_single(outputs, truth)
         return keras.metrics.sparse_categorical_accuracy(labels, scores)
 
     def learning_rates(self, initial: float, steps: int) -> Any:
@@ -150,7 +150,9 @@ class TensorFlowBase(ModelWrapper):
         classes = self.io.outputs[0].shape[-1] or 1
         return {"label": np.random.default_rng([seed, 1]).integers(0, classes, size)}
 
-    def _only(self, outputs: Mapping[str, Any], truth: Mapping[str, Any]) -> tuple[Any, Any]:
+    def _require_single(
+        self, outputs: Mapping[str, Any], truth: Mapping[str, Any]
+    ) -> tuple[Any, Any]:
         if len(outputs) != 1 or len(truth) != 1:
             raise NotSupported(
                 f"{type(self).__name__} has several outputs or truths: write loss and score"

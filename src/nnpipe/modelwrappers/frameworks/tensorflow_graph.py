@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.graph import Graph, Operation, Shapes
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
 from nnpipe.core.primitives import (
     AttentionPrimitive,
     MatrixProduct,
@@ -20,14 +20,19 @@ from nnpipe.core.primitives import (
     Primitive,
     RecurrentPrimitive,
     Shape,
-    convolution,
-    einsum,
-    linear,
-    matrix_product,
-    product,
+    build_convolution,
+    build_einsum,
+    build_linear,
+    build_matrix_product,
+    multiply_lengths,
 )
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.frameworks.keras import graph_of, layer_paths, named_io, named_weights
+from nnpipe.frameworks.keras import (
+    get_inner_graph,
+    map_layer_paths,
+    map_named_weights,
+    resolve_keras_io,
+)
 
 _PLAIN: Mapping[PlainKind, str] = {
     "elementwise": (
@@ -90,14 +95,14 @@ class _Call:
         first = getattr(self.layer, "data_format", "channels_last") == "channels_first"
         return 1 if first else -1
 
-    def channels(self, shape: Shape) -> int:
+    def get_channels(self, shape: Shape) -> int:
         found = shape[self.channel_axis]
         if found is None:
             raise SpecMismatch("the number of channels is not known")
         return found
 
 
-def primitives_of(
+def list_primitives(
     layer: Any, inputs: Sequence[Shape], outputs: Sequence[Shape]
 ) -> tuple[Primitive, ...]:
     """Return the primitives of a call of a Keras layer or operation; none if it is not known here.
@@ -112,15 +117,15 @@ def primitives_of(
     if not type(layer).__module__.startswith("keras."):
         return ()  # a user's class, whatever its name
     try:
-        return _primitives(_Call(layer, inputs, outputs))
+        return _list_primitives(_Call(layer, inputs, outputs))
     except (SpecMismatch, IndexError, KeyError, TypeError, AttributeError, ValueError):
         return ()
 
 
-def _primitives(call: _Call) -> tuple[Primitive, ...]:
+def _list_primitives(call: _Call) -> tuple[Primitive, ...]:
     name = type(call.layer).__name__
     if name == "Activation":
-        return _activation(call.layer) or (PlainPrimitive("view", "linear"),)
+        return _describe_activation(call.layer) or (PlainPrimitive("view", "linear"),)
     if name in _PLAINS:
         return (PlainPrimitive(_PLAINS[name], name.lower()),)
     if name in _NORMALISATIONS:
@@ -135,22 +140,22 @@ def _primitives(call: _Call) -> tuple[Primitive, ...]:
         mode = _RESIZES[getattr(call.layer, "interpolation", "nearest")]
         return (PlainPrimitive("resize", mode, tuple(range(1, len(call.outputs[0]) - 1))),)
     found = _PARTS[name](call) if name in _PARTS else ()
-    return (*found, *_activation(call.layer)) if name in _ACTIVATED else found
+    return (*found, *_describe_activation(call.layer)) if name in _ACTIVATED else found
 
 
-def _activation(layer: Any) -> tuple[Primitive, ...]:
+def _describe_activation(layer: Any) -> tuple[Primitive, ...]:
     name = getattr(getattr(layer, "activation", None), "__name__", "linear")
     if name == "linear":
         return ()
     return (PlainPrimitive("softmax" if "softmax" in name else "elementwise", name),)
 
 
-def _convolution(call: _Call) -> tuple[Primitive, ...]:
+def _describe_convolution(call: _Call) -> tuple[Primitive, ...]:
     layer = call.layer
     data, output = call.inputs[0], call.outputs[0]
-    channels = call.channels(data), call.channels(output)
+    channels = call.get_channels(data), call.get_channels(output)
     return (
-        convolution(
+        build_convolution(
             data,
             tuple(layer.kernel_size),
             channels,
@@ -166,12 +171,12 @@ def _convolution(call: _Call) -> tuple[Primitive, ...]:
     )
 
 
-def _separable(call: _Call) -> tuple[Primitive, ...]:
+def _describe_separable(call: _Call) -> tuple[Primitive, ...]:
     layer = call.layer
     data, output = call.inputs[0], call.outputs[0]
-    taken, given = call.channels(data), call.channels(output)
+    taken, given = call.get_channels(data), call.get_channels(output)
     between = taken * int(layer.depth_multiplier)
-    first = convolution(
+    first = build_convolution(
         data,
         tuple(layer.kernel_size),
         (taken, between),
@@ -182,36 +187,40 @@ def _separable(call: _Call) -> tuple[Primitive, ...]:
         dilations=tuple(layer.dilation_rate),
     )
     ones = (1,) * len(layer.kernel_size)
-    return first, convolution(data, ones, (between, given), output, channel_axis=call.channel_axis)
+    return first, build_convolution(
+        data, ones, (between, given), output, channel_axis=call.channel_axis
+    )
 
 
-def _dense(call: _Call) -> tuple[Primitive, ...]:
-    return (linear(call.inputs[0], int(call.layer.units), call.inputs[0][-1]),)
+def _describe_dense(call: _Call) -> tuple[Primitive, ...]:
+    return (build_linear(call.inputs[0], int(call.layer.units), call.inputs[0][-1]),)
 
 
-def _einsum_dense(call: _Call) -> tuple[Primitive, ...]:
-    return (einsum(call.layer.equation, [call.inputs[0], tuple(call.layer.kernel.shape)]),)
+def _describe_einsum_dense(call: _Call) -> tuple[Primitive, ...]:
+    return (build_einsum(call.layer.equation, [call.inputs[0], tuple(call.layer.kernel.shape)]),)
 
 
-def _recurrent(call: _Call, directions: int = 1, layer: Any = None) -> tuple[Primitive, ...]:
+def _describe_recurrent(
+    call: _Call, directions: int = 1, layer: Any = None
+) -> tuple[Primitive, ...]:
     layer = call.layer if layer is None else layer
     batch, steps, width = call.inputs[0]
     cell = _CELLS[type(layer).__name__]
     return (RecurrentPrimitive(cell, batch, steps, width, int(layer.units), directions),)
 
 
-def _bidirectional(call: _Call) -> tuple[Primitive, ...]:
-    return _recurrent(call, 2, call.layer.forward_layer)
+def _describe_bidirectional(call: _Call) -> tuple[Primitive, ...]:
+    return _describe_recurrent(call, 2, call.layer.forward_layer)
 
 
-def _multi_head(call: _Call) -> tuple[Primitive, ...]:
+def _describe_multi_head(call: _Call) -> tuple[Primitive, ...]:
     layer = call.layer
     query, value = call.inputs[0], call.inputs[1]
     key = call.inputs[2] if len(call.inputs) > 2 else value
     heads, depth, width = int(layer.num_heads), int(layer.key_dim), int(layer.value_dim)
-    batch, output = product(query[:-2]), call.outputs[0]
+    batch, output = multiply_lengths(query[:-2]), call.outputs[0]
     return (
-        AttentionPrimitive(product((batch, heads)), query[-2], value[-2], depth, width),
+        AttentionPrimitive(multiply_lengths((batch, heads)), query[-2], value[-2], depth, width),
         MatrixProduct(batch, query[-2], query[-1], heads * depth),
         MatrixProduct(batch, key[-2], key[-1], heads * depth),
         MatrixProduct(batch, value[-2], value[-1], heads * width),
@@ -219,12 +228,12 @@ def _multi_head(call: _Call) -> tuple[Primitive, ...]:
     )
 
 
-def _matmul(call: _Call) -> tuple[Primitive, ...]:
-    return (matrix_product(call.inputs[0], call.inputs[1]),)
+def _describe_matmul(call: _Call) -> tuple[Primitive, ...]:
+    return (build_matrix_product(call.inputs[0], call.inputs[1]),)
 
 
-def _einsum(call: _Call) -> tuple[Primitive, ...]:
-    return (einsum(call.layer.subscripts, list(call.inputs)),)
+def _describe_einsum(call: _Call) -> tuple[Primitive, ...]:
+    return (build_einsum(call.layer.subscripts, list(call.inputs)),)
 
 
 _ACTIVATED = {
@@ -239,19 +248,19 @@ _ACTIVATED = {
 } | {"Dense", "EinsumDense"}
 _PARTS: Mapping[str, Callable[[_Call], tuple[Primitive, ...]]] = {
     **{
-        name: _separable if name.startswith("Separable") else _convolution
+        name: _describe_separable if name.startswith("Separable") else _describe_convolution
         for name in _ACTIVATED
         if "Conv" in name
     },
-    "Dense": _dense,
-    "EinsumDense": _einsum_dense,
-    "LSTM": _recurrent,
-    "GRU": _recurrent,
-    "SimpleRNN": _recurrent,
-    "Bidirectional": _bidirectional,
-    "MultiHeadAttention": _multi_head,
-    "Matmul": _matmul,
-    "Einsum": _einsum,
+    "Dense": _describe_dense,
+    "EinsumDense": _describe_einsum_dense,
+    "LSTM": _describe_recurrent,
+    "GRU": _describe_recurrent,
+    "SimpleRNN": _describe_recurrent,
+    "Bidirectional": _describe_bidirectional,
+    "MultiHeadAttention": _describe_multi_head,
+    "Matmul": _describe_matmul,
+    "Einsum": _describe_einsum,
 }
 
 
@@ -295,7 +304,7 @@ class TracedCall:
             kwargs["training"] = training if self.training is None else self.training
         return list(keras.tree.flatten(node.operation(*args, **kwargs)))
 
-    def shown(self, values: Mapping[str, Any]) -> Any:
+    def infer_outputs(self, values: Mapping[str, Any]) -> Any:
         """Return the symbolic outputs of the layer for symbolic tensors by name."""
         node = self.operation.native
         args, kwargs = node.arguments.fill_in(
@@ -317,14 +326,14 @@ class LayerGraph:
     output_names: Mapping[str, str]
     native: Any
 
-    def shown(self) -> Graph:
+    def to_graph(self) -> Graph:
         """Return the graph in the form shared by all frameworks."""
         operations = tuple(_with_primitives(step, self.tensors) for step in self.steps)
         return Graph(
             operations, self.tensors, self.inputs, tuple(self.output_names.values()), self.native
         )
 
-    def sized(self, shapes: Shapes) -> Graph:
+    def to_sized_graph(self, shapes: Shapes) -> Graph:
         """Return the graph for inputs of these shapes, from which Keras computes all lengths, layer
         by layer.
 
@@ -341,9 +350,9 @@ class LayerGraph:
         }
         for step in self.steps:
             try:
-                outputs = keras.tree.flatten(step.shown(values))
+                outputs = keras.tree.flatten(step.infer_outputs(values))
             except ValueError as error:  # such as a pooling of fewer values than its window holds
-                cause = one_line(error).rstrip(".")
+                cause = format_one_line(error).rstrip(".")
                 raise ConfigError(
                     f"layer {step.operation.name!r} cannot take inputs of these shapes: {cause}; "
                     f"say the lengths of "
@@ -355,7 +364,7 @@ class LayerGraph:
             for name, spec in self.tensors.items()
         }
         operations = tuple(_with_primitives(step, tensors) for step in self.steps)
-        return replace(self.shown(), operations=operations, tensors=tensors)
+        return replace(self.to_graph(), operations=operations, tensors=tensors)
 
     def run(
         self,
@@ -379,31 +388,31 @@ class LayerGraph:
         return computed
 
 
-def layer_graph(model: Any, io: IOSpec) -> LayerGraph:
+def build_layer_graph(model: Any, io: IOSpec) -> LayerGraph:
     """Return the graph of a functional or sequential model.
 
     Calls have the name of their layer, the second and later ones with ``#2``,
     ``#3``; a tensor has the name of its call, with ``:0``, ``:1`` if there are
     several; inputs and outputs have the names in ``io``.
     """
-    return _Layout(model, io).graph()
+    return _LayerGraphBuilder(model, io).graph()
 
 
-class _Layout:
+class _LayerGraphBuilder:
     """Collects the steps of a model and of the models nested in it."""
 
     def __init__(self, model: Any, io: IOSpec) -> None:
         self.model = model
         self.io = io
-        self.paths = layer_paths(model)
-        self.weights = named_weights(model)
+        self.paths = map_layer_paths(model)
+        self.weights = map_named_weights(model)
         self.weight_names = {id(variable): name for name, variable in self.weights.items()}
         self.steps: list[TracedCall] = []
         self.tensors = {
             name: TensorSpec(name, tuple(v.shape), str(v.dtype)) for name, v in self.weights.items()
         }
         self.calls: dict[str, int] = {}
-        names = named_io(model, io)
+        names = resolve_keras_io(model, io)
         self.outputs = [spec.name for spec in names.outputs]
         self.top = {
             id(tensor): spec.name for tensor, spec in zip(model.inputs, names.inputs, strict=True)
@@ -416,7 +425,7 @@ class _Layout:
             if id(tensor) not in self.top:  # an output may be an input passed on
                 named.setdefault(id(tensor), name)
         self.reserved = set(named.values())
-        self.walk(graph_of(self.model), self.top, None, named)
+        self.walk(get_inner_graph(self.model), self.top, None, named)
         by_output = {
             name: self.top[id(t)] for name, t in zip(self.outputs, self.model.outputs, strict=True)
         }
@@ -442,12 +451,12 @@ class _Layout:
                     or any(id(t) not in names for t in node.input_tensors)
                 ):
                     continue
-                if (inner := _opened(node)) is not None:
-                    self.nested(node, inner, names, training, given)
+                if (inner := _get_nested_graph(node)) is not None:
+                    self.add_nested(node, inner, names, training, given)
                 else:
                     self.step(node, names, training, given)
 
-    def nested(
+    def add_nested(
         self,
         node: Any,
         inner: Any,
@@ -483,7 +492,7 @@ class _Layout:
         outputs = []
         for index, tensor in enumerate(node.outputs):
             own = name if len(node.outputs) == 1 else f"{name}:{index}"
-            output = given.get(id(tensor)) or self.free(own)
+            output = given.get(id(tensor)) or self.find_free_name(own)
             names[id(tensor)] = output
             outputs.append(output)
             self.tensors[output] = TensorSpec(output, tuple(tensor.shape), str(tensor.dtype))
@@ -499,12 +508,14 @@ class _Layout:
             tuple(outputs),
             layer,
             node,
-            primitives_of(operation, *sides),
+            list_primitives(operation, *sides),
         )
         used = {id(tensor): names[id(tensor)] for tensor in node.input_tensors}
-        self.steps.append(TracedCall(shown, used, taken, _takes_training(operation), training))
+        self.steps.append(
+            TracedCall(shown, used, taken, _has_training_argument(operation), training)
+        )
 
-    def free(self, name: str) -> str:
+    def find_free_name(self, name: str) -> str:
         """Return a name that no input, weight or output has."""
         while name in self.tensors or name in self.reserved:
             name += "'"
@@ -517,15 +528,15 @@ def _with_primitives(step: TracedCall, tensors: Mapping[str, TensorSpec]) -> Ope
         [tensors[name].shape for name in names] for names in (step.taken, step.operation.outputs)
     )
     return replace(
-        step.operation, primitives=primitives_of(step.operation.native.operation, taken, given)
+        step.operation, primitives=list_primitives(step.operation.native.operation, taken, given)
     )
 
 
-def _opened(node: Any) -> Any:
+def _get_nested_graph(node: Any) -> Any:
     """Return the graph of the nested model that a node calls, if it only calls its layers;
     otherwise ``None``.
     """
-    inner = graph_of(node.operation)
+    inner = get_inner_graph(node.operation)
     if inner is None or len(inner.inputs) != len(node.input_tensors):
         return None
     if any(
@@ -541,5 +552,5 @@ def _opened(node: Any) -> Any:
     return inner if fits and same else None
 
 
-def _takes_training(operation: Any) -> bool:
+def _has_training_argument(operation: Any) -> bool:
     return "training" in inspect.signature(operation.call).parameters

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from nnpipe.core.graph import Graph, Operation, Profile, Timing
 from nnpipe.core.tensors import DTYPES, Batch, TensorSpec
-from nnpipe.frameworks.keras import free_name, import_keras, named_weights, names_inside
-from nnpipe.frameworks.keras_session import TraceEvent, outermost, recorded_events
+from nnpipe.frameworks.keras import import_keras, make_free_name, map_inner_names, map_named_weights
+from nnpipe.frameworks.keras_session import TraceEvent, record_events, select_outermost
 from nnpipe.modelwrappers.frameworks.tensorflow_graph import LayerGraph, TracedCall
 from nnpipe.modelwrappers.frameworks.tensorflow_training import TrainingStep
 
@@ -38,23 +38,23 @@ class ScopedCall:
         """Return the model's outputs for its inputs."""
         tensorflow, _ = import_keras()
 
-        def scoped(step: TracedCall, compute: Callable[[], list[Any]]) -> list[Any]:
+        def run_in_scope(step: TracedCall, compute: Callable[[], list[Any]]) -> list[Any]:
             text = "".join(c if c.isalnum() or c in "._/-" else "." for c in step.operation.name)
             with tensorflow.name_scope(text) as scope:  # made unique, with a slash at the end
                 self.steps[scope] = step
                 return compute()
 
-        values = self._graph.run(tensors, training, scoped)
+        values = self._graph.run(tensors, training, run_in_scope)
         return {name: values[tensor] for name, tensor in self._graph.output_names.items()}
 
-    def layer_of(self, operation: str) -> TracedCall | None:
+    def find_layer_call(self, operation: str) -> TracedCall | None:
         """Return the step of a TensorFlow operation of the forward or backward pass, by the
         operation's name.
         """
         name = operation.removeprefix(_BACKWARDS)
         return next((step for scope, step in self.steps.items() if name.startswith(scope)), None)
 
-    def stable_names(self, traced: Any) -> dict[str, str]:
+    def compute_stable_names(self, traced: Any) -> dict[str, str]:
         """Return names for the operations of a traced graph that are the same in every trace of a
         model.
 
@@ -75,14 +75,18 @@ class ScopedCall:
                     rf"{re.escape(keras_operation.name)}(_\d+)?", parts[0]
                 ):
                     del parts[0]
-                stable = names_inside(keras_operation)
-                name = backwards + scope + "/".join(_counted_part(part, stable) for part in parts)
-            found[operation.name] = name = free_name(name, taken)
+                stable = map_inner_names(keras_operation)
+                name = (
+                    backwards
+                    + scope
+                    + "/".join(_replace_numbered_part(part, stable) for part in parts)
+                )
+            found[operation.name] = name = make_free_name(name, taken)
             taken[name] = None
         return found
 
 
-def training_graph(
+def trace_training_graph(
     wrapper: TensorFlowBase, model: Any, graph: LayerGraph, truth: Sequence[TensorSpec]
 ) -> Graph:
     """Return the graph of a training step; see :meth:`TensorFlowWrapper.get_training_graph`."""
@@ -90,7 +94,7 @@ def training_graph(
     step = TrainingStep(wrapper, model, truth, 0.001, call)
     function = step.train.get_concrete_function()
     traced = function.graph
-    variables = _variables(step)
+    variables = _list_variables(step)
     tensors = {
         name: TensorSpec(name, tuple(v.shape), v.dtype.name) for name, v in variables.items()
     }
@@ -104,11 +108,11 @@ def training_graph(
     # TensorFlow flattens dictionaries in the order of their keys.
     flat = [(key, side[key]) for side in step.signature for key in sorted(side)]
     for (key, spec), placeholder in zip(flat, traced.inputs, strict=False):
-        names[placeholder.name] = name = free_name(key, tensors)
+        names[placeholder.name] = name = make_free_name(key, tensors)
         inputs.append(name)
         tensors[name] = TensorSpec(name, tuple(spec.shape), spec.dtype.name)
     placeholders = {tensor.op.name for tensor in traced.inputs}
-    stable = call.stable_names(traced)
+    stable = call.compute_stable_names(traced)
     operations = []
     for operation in traced.get_operations():
         if operation.name in placeholders:
@@ -120,7 +124,7 @@ def training_graph(
                 outputs.append(name)
                 tensors[name] = TensorSpec(name, tuple(tensor.shape), tensor.dtype.name)
         taken = tuple(names[tensor.name] for tensor in operation.inputs if tensor.name in names)
-        layer = call.layer_of(operation.name)
+        layer = call.find_layer_call(operation.name)
         path = layer.operation.layer if layer else ""
         operations.append(
             Operation(
@@ -131,7 +135,7 @@ def training_graph(
     return Graph(tuple(operations), tensors, tuple(inputs), results, traced)
 
 
-def _counted_part(part: str, stable: Mapping[str, str]) -> str:
+def _replace_numbered_part(part: str, stable: Mapping[str, str]) -> str:
     """Replace a layer's name in a part of a scope, which TensorFlow may have numbered too, by
     its stable name.
     """
@@ -141,9 +145,9 @@ def _counted_part(part: str, stable: Mapping[str, str]) -> str:
     return part
 
 
-def _variables(step: TrainingStep) -> dict[str, Any]:
+def _list_variables(step: TrainingStep) -> dict[str, Any]:
     """Return all TensorFlow variables of a step by name, including the optimiser's."""
-    found = dict(named_weights(step.model))
+    found = dict(map_named_weights(step.model))
     weights = {id(variable) for variable in found.values()}
     # Keras names a moment of "conv/kernel" "conv_kernel_momentum"; of two matching names, the
     # longer is meant.
@@ -184,14 +188,14 @@ def profile_inference(
     ready = [
         ({name: tensorflow.constant(array) for name, array in batch.items()},) for batch in batches
     ]
-    events, wall = _observed(run, ready)
+    events, wall = _run_profiler(run, ready)
     times = dict.fromkeys((step.operation.name for step in graph.steps), 0)
     steps = {
         name: step
         for name in {event.name for event in events}
-        if (step := call.layer_of(name)) is not None
+        if (step := call.find_layer_call(name)) is not None
     }
-    for event in outermost(event for event in events if event.name in steps):
+    for event in select_outermost(event for event in events if event.name in steps):
         times[steps[event.name].operation.name] += event.length
     timings = tuple(
         Timing(
@@ -216,7 +220,7 @@ def profile_training(
     call = ScopedCall(graph)
     step = TrainingStep(wrapper, model, truth, 0.001, call)
     traced = step.train.get_concrete_function().graph
-    names = call.stable_names(traced)
+    names = call.compute_stable_names(traced)
     kinds = {operation.name: operation.type for operation in traced.get_operations()}
     ready = [
         tuple({name: tensorflow.constant(array) for name, array in side.items()} for side in batch)
@@ -224,12 +228,12 @@ def profile_training(
     ]
     before = [variable.numpy() for variable in step.model.variables]
     try:
-        events, wall = _observed(step.train, ready)
+        events, wall = _run_profiler(step.train, ready)
     finally:
         for variable, value in zip(step.model.variables, before, strict=True):
             variable.assign(value)
     totals: dict[str, list[int]] = {}
-    for event in outermost(event for event in events if event.name in kinds):
+    for event in select_outermost(event for event in events if event.name in kinds):
         totals.setdefault(event.name, []).append(event.length)
     timings = tuple(
         Timing(names[name], kinds[name], len(times), sum(times) // 1000)
@@ -238,16 +242,16 @@ def profile_training(
     return Profile(timings, len(ready), wall)
 
 
-def _observed(
+def _run_profiler(
     run: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]
 ) -> tuple[list[TraceEvent], int]:
     """Run a compiled function on each of ``arguments`` under the profiler; return events (ps)
     and wall time (ns).
     """
     tensorflow, _ = import_keras()
-    with _unfused(tensorflow):
+    with _suppress_fusion(tensorflow):
         _wait(run(*arguments[0]))  # traces and compiles, which is not part of a step
-        with recorded_events() as events:
+        with record_events() as events:
             start = perf_counter_ns()
             for each in arguments:
                 _wait(run(*each))
@@ -261,7 +265,7 @@ def _wait(found: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _unfused(tensorflow: Any) -> Iterator[None]:
+def _suppress_fusion(tensorflow: Any) -> Iterator[None]:
     optimizer, name = tensorflow.config.optimizer, "disable_meta_optimizer"
     before = optimizer.get_experimental_options().get(name, False)
     optimizer.set_experimental_options({name: True})

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnpipe.core.component import overridden
+from nnpipe.core.component import is_overridden
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import Progress, tell
-from nnpipe.core.secret import shown_settings
+from nnpipe.core.secret import hide_settings_secrets
 from nnpipe.core.tensors import Batch, TensorSpec
 from nnpipe.core.training import TrainingHistory, TrainingOptions
-from nnpipe.frameworks.keras import import_keras, named_call
-from nnpipe.frameworks.source_files import sources_of
-from nnpipe.frameworks.training_curves import DATA, curves, figures_of
-from nnpipe.modelwrappers.frameworks.inspection import history_of
-from nnpipe.modelwrappers.frameworks.tensorflow_base import reseed, seeded
+from nnpipe.frameworks.keras import import_keras, make_named_call
+from nnpipe.frameworks.source_files import find_source_files
+from nnpipe.frameworks.training_curves import DATA, map_epoch_figures, write_training_curves
+from nnpipe.modelwrappers.frameworks.inspection import convert_history
+from nnpipe.modelwrappers.frameworks.tensorflow_base import apply_seed, reseed
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.selection import choose
 from nnpipe.training.keras import KerasTraining
@@ -36,7 +36,7 @@ OUTPUT = "output"
 _INPUT, _TRUTH = "input/", "truth/"
 
 
-def sequence_of(
+def make_sequence(
     wrapper: TensorFlowBase, dataset: Dataset, split: str, size: int, seed: int | None
 ) -> DatasetSequence:
     """Return the batches of a split, prepared for the model and, with a seed, shuffled and
@@ -60,7 +60,7 @@ def sequence_of(
     )
 
 
-def parts_of(batch: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_batch(batch: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the inputs and the targets of a batch by name."""
     inputs, truth = (
         {
@@ -77,10 +77,10 @@ def is_classifier(wrapper: TensorFlowBase) -> bool:
     """Return whether a wrapper keeps the default loss and score, those of a classifier."""
     from nnpipe.modelwrappers.frameworks.tensorflow_base import TensorFlowBase
 
-    return not any(overridden(wrapper, method, TensorFlowBase) for method in ("loss", "score"))
+    return not any(is_overridden(wrapper, method, TensorFlowBase) for method in ("loss", "score"))
 
 
-def outputs_of(
+def make_outputs(
     wrapper: TensorFlowBase, found: Mapping[str, Any], truth: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the outputs of a batch for callbacks; none if the step returns none."""
@@ -90,17 +90,17 @@ def outputs_of(
     arrays = {name: np.asarray(tensor) for name, tensor in found["outputs"].items()}
     if is_classifier(wrapper):
         (chances,), (target,) = arrays.values(), truth.values()
-        return {OUTPUT: GivenClassification.of_chances(chances, target, losses)}
+        return {OUTPUT: GivenClassification.from_probabilities(chances, target, losses)}
     return {OUTPUT: GivenOutput(arrays, dict(truth), given=losses)}
 
 
-def callbacks_for(
+def create_callbacks(
     wrapper: TensorFlowBase, dataset: Dataset, options: TrainingOptions
 ) -> tuple[Callback, ...]:
     """Return the requested callbacks; none without a folder for their files."""
     if options.run_folder is None:
         return ()
-    known = {"classes": dataset.spec.class_names, "folders": sources_of(wrapper, dataset)}
+    known = {"classes": dataset.spec.class_names, "folders": find_source_files(wrapper, dataset)}
     return choose(options.callbacks, framework="keras", known=known, classes=is_classifier(wrapper))
 
 
@@ -145,17 +145,17 @@ class TrainingStep:
         self._wrapper = wrapper
         self._tensorflow = tensorflow
         self._samples = samples
-        self._call = call or named_call(self.model, wrapper.io)
+        self._call = call or make_named_call(self.model, wrapper.io)
         self.optimizer = keras.optimizers.Adam(learning_rate, name="adam")
         self.optimizer.build(self.model.trainable_variables)
 
-        def specs(of: Iterable[TensorSpec]) -> dict[str, Any]:
+        def make_specs(of: Iterable[TensorSpec]) -> dict[str, Any]:
             return {
                 spec.name: tensorflow.TensorSpec(spec.shape, spec.dtype, name=spec.name)
                 for spec in of
             }
 
-        self.signature = [specs(wrapper.io.inputs), specs(truth)]
+        self.signature = [make_specs(wrapper.io.inputs), make_specs(truth)]
         self.train = tensorflow.function(
             self._train, input_signature=self.signature, autograph=False
         )
@@ -166,7 +166,7 @@ class TrainingStep:
     def _train(self, inputs: Mapping[str, Any], truth: Mapping[str, Any]) -> dict[str, Any]:
         variables = self.model.trainable_variables
         with self._tensorflow.GradientTape() as tape:
-            found = self._figures(self._call(inputs, training=True), truth)
+            found = self._compute_figures(self._call(inputs, training=True), truth)
         gradients = tape.gradient(found["loss"], variables)
         pairs = [pair for pair in zip(gradients, variables, strict=True) if pair[0] is not None]
         self.optimizer.apply(
@@ -175,9 +175,11 @@ class TrainingStep:
         return found
 
     def _judge(self, inputs: Mapping[str, Any], truth: Mapping[str, Any]) -> dict[str, Any]:
-        return self._figures(self._call(inputs, training=False), truth)
+        return self._compute_figures(self._call(inputs, training=False), truth)
 
-    def _figures(self, outputs: Mapping[str, Any], truth: Mapping[str, Any]) -> dict[str, Any]:
+    def _compute_figures(
+        self, outputs: Mapping[str, Any], truth: Mapping[str, Any]
+    ) -> dict[str, Any]:
         mean = self._tensorflow.reduce_mean
         # Penalties on weights are part of the minimised loss, and the same for every sample.
         penalty = sum(self.model.losses)
@@ -201,9 +203,9 @@ class RunningMeans:
         """Add the mean figures of a batch."""
         self._pending.append((figures, samples))
         if len(self._pending) >= _LOOK_EVERY:
-            self._look()
+            self._flush()
 
-    def _look(self) -> None:
+    def _flush(self) -> None:
         for figures, samples in self._pending:
             self._steps += 1
             for name in self._sums:
@@ -217,9 +219,9 @@ class RunningMeans:
                 )
         self._pending.clear()
 
-    def means(self) -> dict[str, float]:
+    def compute_means(self) -> dict[str, float]:
         """Return the means over all samples."""
-        self._look()
+        self._flush()
         return {name: total / self._samples for name, total in self._sums.items()}
 
 
@@ -234,17 +236,19 @@ def train(
     dataset.prepare()
     if not len(dataset.split("train")):
         raise ConfigError(f"{type(dataset).__name__} has no training samples")
-    parts = {"train": sequence_of(wrapper, dataset, "train", options.batch_size, options.seed)}
+    parts = {"train": make_sequence(wrapper, dataset, "train", options.batch_size, options.seed)}
     if len(dataset.split("validation")):
-        parts["validation"] = sequence_of(wrapper, dataset, "validation", options.batch_size, None)
+        parts["validation"] = make_sequence(
+            wrapper, dataset, "validation", options.batch_size, None
+        )
     asked = TrainerOptions.from_json(
         {"num_epochs": options.num_epochs, "seed": options.seed, "weights": options.weights}
     )
     described = {"wrapper": wrapper.describe(), "dataset": dataset.describe()}
-    identity = {**shown_settings(described), "training": options.weight_options()}
-    with seeded(options.seed), curves(options.logdir) as write:
+    identity = {**hide_settings_secrets(described), "training": options.get_weight_options()}
+    with apply_seed(options.seed), write_training_curves(options.logdir) as write:
         reseed(model, options.seed)
-        callbacks = callbacks_for(wrapper, dataset, options)
+        callbacks = create_callbacks(wrapper, dataset, options)
         steps = len(parts["train"]) * options.num_epochs
         step = TrainingStep(
             wrapper,
@@ -266,15 +270,15 @@ def train(
             training.begin()
             while training.goes_on:
                 training.begin_epoch()
-                row = _epoch(wrapper, step, training, progress)
-                write(training.fit.epoch, figures_of(row))
+                row = _run_epoch(wrapper, step, training, progress)
+                write(training.fit.epoch, map_epoch_figures(row))
                 training.end_epoch(row)
-                tell(progress, training.fit.epoch, options.num_epochs, figures_of(row))
+                tell(progress, training.fit.epoch, options.num_epochs, map_epoch_figures(row))
             training.end()
-    return history_of(training.fit.history, training.fit.final)
+    return convert_history(training.fit.history, training.fit.final)
 
 
-def _epoch(
+def _run_epoch(
     wrapper: TensorFlowBase, step: TrainingStep, training: KerasTraining, progress: Progress
 ) -> dict[str, float]:
     """Train on all training samples and evaluate all others; return the figures by their names
@@ -287,24 +291,26 @@ def _epoch(
     parts["train"].set_epoch(fit.epoch)
     for batch in progress(parts["train"], what, len(parts["train"])):
         training.begin_batch(DATA, batch)
-        inputs, truth = parts_of(batch)
+        inputs, truth = split_batch(batch)
         found = step.train(inputs, truth)
         trained.add(found, len(batch["sample_id"]))
-        training.end_batch(batch, outputs_of(wrapper, found, truth))
-    row = _named("train", trained.means(), wrapper.score_name)
+        training.end_batch(batch, make_outputs(wrapper, found, truth))
+    row = _format_row("train", trained.compute_means(), wrapper.score_name)
     if "validation" in parts:
         judged = RunningMeans(f"{what}, validation")
         parts["validation"].set_epoch(0)
         for batch in parts["validation"]:
-            inputs, truth = parts_of(batch)
+            inputs, truth = split_batch(batch)
             found = step.judge(inputs, truth)
             judged.add(found, len(batch["sample_id"]))
-            training.evaluated(DATA, "validation", batch, outputs_of(wrapper, found, truth))
-        row |= _named("validation", judged.means(), wrapper.score_name)
+            training.report_evaluated_batch(
+                DATA, "validation", batch, make_outputs(wrapper, found, truth)
+            )
+        row |= _format_row("validation", judged.compute_means(), wrapper.score_name)
     return row
 
 
-def _named(split: str, means: Mapping[str, float], score_name: str) -> dict[str, float]:
+def _format_row(split: str, means: Mapping[str, float], score_name: str) -> dict[str, float]:
     return {
         f"{DATA}/{split}/loss": means["loss"],
         f"{DATA}/{split}/{OUTPUT}/{score_name}": means["score"],

@@ -14,10 +14,10 @@ from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, DatasetError
 from nnpipe.core.input_transform import transform_from
-from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.task import scores_classes
-from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
+from nnpipe.core.model_metadata import ModelMetadata
+from nnpipe.core.task import has_class_scores
+from nnpipe.core.tensor_metadata import InputProcessing, OutputMetadata
 from nnpipe.core.tensors import DatasetSpec, IOSpec, TensorSpec, show_shape
 
 if TYPE_CHECKING:
@@ -102,14 +102,16 @@ class TabularModel(ModelWrapper):
         return IOSpec((given,), (TensorSpec(VALUE, (None,), "float32"),))
 
     @property
-    def meaning(self) -> Meaning:
+    def meaning(self) -> ModelMetadata:
         """The encoding of the columns, and probabilities or a number."""
         kind = (
-            OutputMeaning(SCORES, "probabilities")
+            OutputMetadata(SCORES, "probabilities")
             if self.classifies_rows
-            else OutputMeaning(VALUE, "value")
+            else OutputMetadata(VALUE, "value")
         )
-        return Meaning((InputMeaning(INPUT, "features", transform=self._encoding),), (kind,))
+        return ModelMetadata(
+            (InputProcessing(INPUT, "features", transform=self._encoding),), (kind,)
+        )
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
         """Return this wrapper with missing arguments taken from the data set, after a check of the
@@ -130,7 +132,7 @@ class TabularModel(ModelWrapper):
             raise ConfigError(
                 f"{name} takes rows of a table, (n, columns); the data set gives {shapes}"
             )
-        classes = len(spec.class_names) if scores_classes(spec.task) else 0
+        classes = len(spec.class_names) if has_class_scores(spec.task) else 0
         if not classes and [each.shape for each in spec.targets] != [(None,)]:
             raise ConfigError(
                 f"{name} predicts a class or one number; the data set is for {spec.task}"
@@ -153,7 +155,7 @@ _AT_ONCE = 1 << 16
 _NOISE = 256  # rows
 
 
-def noise(width: int, classes: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+def make_noise(width: int, classes: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
     """Return rows of noise with labels, or with numbers if there are no classes, for models
     without a training.
     """
@@ -161,7 +163,7 @@ def noise(width: int, classes: int) -> tuple[npt.NDArray[np.float32], npt.NDArra
     return rows, np.arange(_NOISE) % (classes or _NOISE)
 
 
-def encoded_split(
+def encode_split(
     wrapper: TabularModel, dataset: Dataset, split: str
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Return the model's inputs ``(n, values)`` float32 and the targets ``(n,)`` of one split.

@@ -21,12 +21,12 @@ from nnpipe.core.tensors import show_shape
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.frameworks.sklearn_estimators import (
     EstimatorSession,
-    estimator_as_onnx,
-    io_of_estimator,
+    convert_estimator_to_onnx,
+    find_estimator_io,
     read_estimator,
 )
-from nnpipe.frameworks.training_curves import curves
-from nnpipe.modelwrappers.tabular._tabular_model import TabularModel, encoded_split, noise
+from nnpipe.frameworks.training_curves import write_training_curves
+from nnpipe.modelwrappers.tabular._tabular_model import TabularModel, encode_split, make_noise
 
 _LEAST = 1e-15  # a probability whose logarithm is taken
 
@@ -59,7 +59,7 @@ class SklearnTabularModel(TabularModel):
         """Import the modules that read estimators."""
         import skops.io  # noqa: F401
 
-    def _estimator(self, seed: int) -> Any:
+    def _create_estimator(self, seed: int) -> Any:
         from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
         from sklearn.linear_model import SGDClassifier, SGDRegressor
 
@@ -73,10 +73,10 @@ class SklearnTabularModel(TabularModel):
 
     def build(self) -> Any:
         """Return an estimator that was fitted to noise, so that it has all of its parts."""
-        rows, label = noise(self.width, self.num_classes or 0)
-        return self._fitted_further(self._estimator(0), rows, label, 1)
+        rows, label = make_noise(self.width, self.num_classes or 0)
+        return self._fit_further(self._create_estimator(0), rows, label, 1)
 
-    def _fitted_further(
+    def _fit_further(
         self, estimator: Any, rows: npt.NDArray[Any], truth: npt.NDArray[Any], epoch: int
     ) -> Any:
         if self.estimator == "forest":
@@ -97,7 +97,7 @@ class SklearnTabularModel(TabularModel):
         self.check_installed()
         path = Path(path)
         found = read_estimator(path, self.trusted_types)
-        io = io_of_estimator(found, path)
+        io = find_estimator_io(found, path)
         if (io.inputs[0].shape, io.outputs[0].shape) != (
             self.io.inputs[0].shape,
             self.io.outputs[0].shape,
@@ -124,7 +124,7 @@ class SklearnTabularModel(TabularModel):
             raise NotSupported(
                 f"{type(self).__name__} cannot be exported as {format}; it can as onnx or skops"
             )
-        write_bytes(path, estimator_as_onnx(live.native, self.io, type(self).__name__))
+        write_bytes(path, convert_estimator_to_onnx(live.native, self.io, type(self).__name__))
         return self.artifact_of(path, format, (*self.versions(), ("skl2onnx", version("skl2onnx"))))
 
     def versions(self) -> tuple[tuple[str, str], ...]:
@@ -146,10 +146,10 @@ class SklearnTabularModel(TabularModel):
     ) -> TrainingHistory:
         """Fit the estimator; the history holds the loss of each epoch."""
         self.check_installed()
-        given, truth = encoded_split(self, dataset, "train")
+        given, truth = encode_split(self, dataset, "train")
         parts = {"loss": (given, truth)}
         if len(dataset.split("validation")):
-            parts["validation_loss"] = encoded_split(self, dataset, "validation")
+            parts["validation_loss"] = encode_split(self, dataset, "validation")
         # Gradient descent needs targets of a common size.
         centre, size = (
             (0.0, 1.0) if self.classifies_rows else (float(truth.mean()), float(truth.std()) or 1.0)
@@ -157,14 +157,17 @@ class SklearnTabularModel(TabularModel):
         scaled = (
             truth if self.classifies_rows or self.estimator == "forest" else (truth - centre) / size
         )
-        found = self._estimator(options.seed)
+        found = self._create_estimator(options.seed)
         epochs: list[dict[str, float]] = []
-        with curves(options.logdir) as add:
+        with write_training_curves(options.logdir) as add:
             for number in progress(range(options.num_epochs), "training", options.num_epochs):
-                found = self._fitted_further(found, given, scaled, number + 1)
+                found = self._fit_further(found, given, scaled, number + 1)
                 factor = (centre, size) if scaled is not truth else (0.0, 1.0)
                 epochs.append(
-                    {name: self._loss(found, *part, *factor) for name, part in parts.items()}
+                    {
+                        name: self._compute_loss(found, *part, *factor)
+                        for name, part in parts.items()
+                    }
                 )
                 add(number + 1, epochs[-1])
         if scaled is not truth:
@@ -172,7 +175,7 @@ class SklearnTabularModel(TabularModel):
         live.native = found
         return TrainingHistory(tuple(epochs))
 
-    def _loss(
+    def _compute_loss(
         self,
         estimator: Any,
         rows: npt.NDArray[Any],

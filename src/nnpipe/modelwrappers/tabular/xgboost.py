@@ -20,14 +20,19 @@ from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.core.training import TrainingHistory, TrainingOptions
-from nnpipe.formats.xgboost_trees import SOFTMAX, SQUARED_ERROR, Trees, read_trees, trees_in
-from nnpipe.frameworks.training_curves import curves
-from nnpipe.modelwrappers.tabular._tabular_model import INPUT, TabularModel, encoded_split, noise
+from nnpipe.formats.xgboost_trees import SOFTMAX, SQUARED_ERROR, Trees, parse_trees, read_trees
+from nnpipe.frameworks.training_curves import write_training_curves
+from nnpipe.modelwrappers.tabular._tabular_model import (
+    INPUT,
+    TabularModel,
+    encode_split,
+    make_noise,
+)
 
 _OPSET, _ML_OPSET, _IR = 18, 3, 9
 
 
-def onnx_of_trees(trees: Trees, io: IOSpec) -> bytes:
+def convert_trees_to_onnx(trees: Trees, io: IOSpec) -> bytes:
     """Return an ONNX model of the trees with these inputs and outputs.
 
     Raises
@@ -115,7 +120,7 @@ class XGBoostTabularModel(TabularModel):
         1, help="threads that may be used; 0 leaves it to XGBoost", minimum=0
     )
 
-    def _parameters(self, seed: int) -> dict[str, Any]:
+    def _make_parameters(self, seed: int) -> dict[str, Any]:
         found = {
             "objective": SOFTMAX if self.classifies_rows else SQUARED_ERROR,
             "max_depth": self.depth,
@@ -131,8 +136,8 @@ class XGBoostTabularModel(TabularModel):
         """Return a model of one round that was fitted to noise, so that it has all of its parts."""
         import xgboost
 
-        rows, label = noise(self.width, self.num_classes or 0)
-        return xgboost.train(self._parameters(0), xgboost.DMatrix(rows, label=label), 1)
+        rows, label = make_noise(self.width, self.num_classes or 0)
+        return xgboost.train(self._make_parameters(0), xgboost.DMatrix(rows, label=label), 1)
 
     def load(self, live: LiveModel, path: str | Path) -> None:
         """Read a model from XGBoost's JSON.
@@ -150,7 +155,7 @@ class XGBoostTabularModel(TabularModel):
                 f"{path}: a model of {trees.features} values and {trees.classes} classes, and this "
                 f"one has {self.width} and {self.num_classes or 0}"
             )
-        live.native = _booster(trees, self.num_threads)
+        live.native = _create_booster(trees, self.num_threads)
 
     def save(self, live: LiveModel, path: str | Path) -> Artifact:
         """Write the model as XGBoost's JSON."""
@@ -165,9 +170,9 @@ class XGBoostTabularModel(TabularModel):
             raise NotSupported(
                 f"{type(self).__name__} cannot be exported as {format}; it can as onnx or xgboost"
             )
-        trees = trees_in(bytes(live.native.save_raw("json")), type(self).__name__)
+        trees = parse_trees(bytes(live.native.save_raw("json")), type(self).__name__)
         try:
-            content = onnx_of_trees(trees, self.io)
+            content = convert_trees_to_onnx(trees, self.io)
         except ImportError as error:
             raise MissingDependency(
                 f"exporting {type(self).__name__} as onnx needs {error.name}, which is not "
@@ -201,23 +206,23 @@ class XGBoostTabularModel(TabularModel):
         import xgboost
 
         self.check_installed()
-        given, truth = encoded_split(self, dataset, "train")
+        given, truth = encode_split(self, dataset, "train")
         parts = [(xgboost.DMatrix(given, label=truth), "train")]
         if len(dataset.split("validation")):
-            held, wanted = encoded_split(self, dataset, "validation")
+            held, wanted = encode_split(self, dataset, "validation")
             parts.append((xgboost.DMatrix(held, label=wanted), "validation"))
         epochs: list[dict[str, float]] = []
-        booster = xgboost.Booster(self._parameters(options.seed), [part for part, _ in parts])
-        with curves(options.logdir) as add:
+        booster = xgboost.Booster(self._make_parameters(options.seed), [part for part, _ in parts])
+        with write_training_curves(options.logdir) as add:
             for number in progress(range(options.num_epochs), "training", options.num_epochs):
                 booster.update(parts[0][0], number)
-                epochs.append(_losses(booster.eval_set(parts, number)))
+                epochs.append(_parse_losses(booster.eval_set(parts, number)))
                 add(number + 1, epochs[-1])
         live.native = booster
         return TrainingHistory(tuple(epochs))
 
 
-def _losses(told: str) -> dict[str, float]:
+def _parse_losses(told: str) -> dict[str, float]:
     """Return the losses in a line of XGBoost's,
     ``[0]\\ttrain-mlogloss:0.6\\tvalidation-mlogloss:0.7``.
     """
@@ -246,7 +251,7 @@ class _XGBoostSession(InferenceSession):
         return {self.io.outputs[0].name: np.array(self._found, np.float32).reshape(shape)}
 
 
-def _booster(trees: Trees, num_threads: int) -> Any:
+def _create_booster(trees: Trees, num_threads: int) -> Any:
     import xgboost
 
     found = xgboost.Booster({"nthread": num_threads or None})

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
 
 # A line to firmware over UDP: bytes in numbered datagrams, which are sent again if they are lost.
 #
@@ -94,7 +94,7 @@ class UDPPort:
             return len(data)
         for at in range(0, len(data), _LARGEST):
             if not self._sent:
-                self._progressed()
+                self._record_progress()
             while len(self._sent) >= _AHEAD:
                 self._wait()
                 if time.monotonic() - self._progress > self._timeout:
@@ -124,7 +124,7 @@ class UDPPort:
         self._tried = now
         self._again = min(2 * self._again, _LONGEST)
 
-    def _progressed(self) -> None:
+    def _record_progress(self) -> None:
         self._progress = self._tried = time.monotonic()
         self._again = _FIRST
 
@@ -137,13 +137,13 @@ class UDPPort:
     def _receive(self, patience: float) -> None:
         self._socket.settimeout(patience)
         try:
-            self._take(self._socket.recv(_MOST))
+            self._handle_datagram(self._socket.recv(_MOST))
         except TimeoutError:
             return
         except ConnectionRefusedError:
             time.sleep(_POLL)
 
-    def _take(self, datagram: bytes) -> None:
+    def _handle_datagram(self, datagram: bytes) -> None:
         if len(datagram) < _HEAD.size:
             return
         magic, kind, line, number, taken = _HEAD.unpack_from(datagram)
@@ -158,14 +158,14 @@ class UDPPort:
             for _ in range(new):
                 self._sent.popleft()
             self._taken_there += new
-            self._progressed()
+            self._record_progress()
         if len(datagram) == _HEAD.size:
             return
         if number == self._taken & 0xFFFF and len(self._bytes) < _MOST:
             self._bytes += datagram[_HEAD.size :]
             self._taken += 1
             self._owed += 1
-            self._progressed()
+            self._record_progress()
             if self._owed < _OWED:
                 return
         self._send(_BYTES, 0, b"")
@@ -207,17 +207,17 @@ class EmulatorProcess:
             pass_fds=inherited,
         )
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Return whether the emulator has ended."""
         return self._guard.poll() is not None
 
     def failure(self) -> OSError:
         """Return an error that says what it wrote to its standard error, if it has ended."""
-        if not self.ended():
+        if not self.has_ended():
             return OSError("the emulator closed it")
         self._errors.seek(0)
         told = self._errors.read(2000).decode("utf-8", "replace").strip()
-        return OSError(f"the emulator has ended{': ' if told else ''}{one_line(told, 300)}")
+        return OSError(f"the emulator has ended{': ' if told else ''}{format_one_line(told, 300)}")
 
     def end(self) -> None:
         """End the emulator, and wait until it has ended; a second call does no harm."""
@@ -324,5 +324,5 @@ class EmulatorUDPPort(UDPPort):
 
     def _receive(self, patience: float) -> None:
         super()._receive(patience)
-        if self._process.ended():
+        if self._process.has_ended():
             raise self._process.failure()

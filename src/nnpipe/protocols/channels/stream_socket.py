@@ -59,11 +59,11 @@ class PollableChannel(Channel):
         connection is closed.
         """
 
-    def hung_up(self) -> bool:
+    def is_hung_up(self) -> bool:
         """Return whether the other side has closed the connection."""
         return False
 
-    def writable(self) -> bool:
+    def is_writable(self) -> bool:
         """Return whether something can be sent without waiting for the other side to read."""
         return True
 
@@ -111,7 +111,7 @@ class SocketChannel(PollableChannel):
             # Otherwise a small answer waits up to 40 ms for the acknowledgement of the previous
             # one.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            _keep_alive(sock, timeout)
+            _enable_keepalive(sock, timeout)
         self._set_up(sock, timeout)
 
     def _set_up(self, sock: socket.socket, timeout: float) -> None:
@@ -125,18 +125,18 @@ class SocketChannel(PollableChannel):
                 sent = self._sock.sendmsg(buffers)
                 if sent == total:
                     return
-                buffers = _after(buffers, sent)
+                buffers = _get_rest(buffers, sent)
             self._send_pieces(buffers)
         except LineTimeout:
             raise
         except OSError as error:
-            raise self._failure(error, "took nothing") from None
+            raise self._create_error(error, "took nothing") from None
 
     def _send_pieces(self, buffers: Sequence[memoryview | bytes]) -> None:
         deadline = time.monotonic() + self.timeout
         while buffers:
-            sent = self._sock.sendmsg(_first(buffers, self._most))
-            buffers = _after(buffers, sent)
+            sent = self._sock.sendmsg(_get_first(buffers, self._most))
+            buffers = _get_rest(buffers, sent)
             deadline += sent / SLOWEST
             if buffers and time.monotonic() > deadline:
                 raise LineTimeout(f"{self.name} takes less than can be waited for")
@@ -149,7 +149,7 @@ class SocketChannel(PollableChannel):
             most = self._most
             return self._sock.recv_into(buffer, most if len(buffer) > most else 0)
         except OSError as error:
-            raise self._failure(error, "sent nothing") from None
+            raise self._create_error(error, "sent nothing") from None
 
     def receive_now(self, buffer: memoryview) -> int | None:
         """Receive available bytes without waiting; return None if there are none."""
@@ -158,7 +158,7 @@ class SocketChannel(PollableChannel):
         except BlockingIOError:
             return None
         except OSError as error:
-            raise self._failure(error, "sent nothing") from None
+            raise self._create_error(error, "sent nothing") from None
 
     def send_now(self, buffers: Sequence[memoryview | bytes]) -> None:
         """Send some small buffers without waiting; an error is raised unless all of them could
@@ -167,7 +167,7 @@ class SocketChannel(PollableChannel):
         try:
             sent = self._sock.sendmsg(buffers, (), _DONTWAIT)
         except OSError as error:
-            raise self._failure(error, "took nothing") from None
+            raise self._create_error(error, "took nothing") from None
         if sent < sum(map(len, buffers)):
             raise LineTimeout(f"{self.name} takes less than can be waited for")
 
@@ -175,7 +175,7 @@ class SocketChannel(PollableChannel):
         """Return the file descriptor to poll."""
         return self._sock.fileno()
 
-    def hung_up(self) -> bool:
+    def is_hung_up(self) -> bool:
         """Return whether the other side has closed the connection, even if some of its bytes are
         still unread.
         """
@@ -183,7 +183,7 @@ class SocketChannel(PollableChannel):
         poll.register(self._sock, getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR)
         return bool(poll.poll(0))
 
-    def writable(self) -> bool:
+    def is_writable(self) -> bool:
         """Return whether something can be sent without waiting for the other side to read."""
         poll = select.poll()
         poll.register(self._sock, select.POLLOUT)
@@ -218,7 +218,7 @@ class SocketChannel(PollableChannel):
         with contextlib.suppress(OSError):
             self._sock.close()
 
-    def _failure(self, error: OSError, what: str) -> TransportError:
+    def _create_error(self, error: OSError, what: str) -> TransportError:
         if isinstance(error, (BlockingIOError, TimeoutError)):
             return LineTimeout(f"{self.name} {what} for {self.timeout:g} s")
         if isinstance(error, _GONE):
@@ -252,12 +252,12 @@ class SocketListener(LineListener):
             ) from None
         connection.setblocking(True)
         try:
-            return self._channel(connection, _show(address))
+            return self._create_channel(connection, _show(address))
         except OSError:
             connection.close()
             return None
 
-    def _channel(self, connection: socket.socket, name: str) -> SocketChannel:
+    def _create_channel(self, connection: socket.socket, name: str) -> SocketChannel:
         return SocketChannel(connection, self._timeout, self._packet_size, name)
 
     def address(self) -> tuple[str, int]:
@@ -281,7 +281,7 @@ def _show(address: object) -> str:
     return "a client on this machine"
 
 
-def _keep_alive(sock: socket.socket, timeout: float) -> None:
+def _enable_keepalive(sock: socket.socket, timeout: float) -> None:
     """Detect a vanished peer (unplugged, switched off) after about three time limits, by TCP
     keep-alive.
     """
@@ -292,7 +292,7 @@ def _keep_alive(sock: socket.socket, timeout: float) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def do_not_pace(sock: socket.socket) -> None:
+def disable_pacing(sock: socket.socket) -> None:
     """Choose a congestion control for a socket that does not pace packets by an estimate of the
     bandwidth.
 
@@ -328,7 +328,7 @@ def _set_timeout(sock: socket.socket, timeout: float) -> None:
     sock.settimeout(timeout)
 
 
-def _after(buffers: Sequence[memoryview | bytes], sent: int) -> list[memoryview | bytes]:
+def _get_rest(buffers: Sequence[memoryview | bytes], sent: int) -> list[memoryview | bytes]:
     """Return the rest of the buffers after the first ``sent`` bytes."""
     for at, buffer in enumerate(buffers):
         if sent < len(buffer):
@@ -337,7 +337,7 @@ def _after(buffers: Sequence[memoryview | bytes], sent: int) -> list[memoryview 
     return []
 
 
-def _first(buffers: Sequence[memoryview | bytes], most: int) -> list[memoryview | bytes]:
+def _get_first(buffers: Sequence[memoryview | bytes], most: int) -> list[memoryview | bytes]:
     """Return the first ``most`` bytes of the buffers."""
     found: list[memoryview | bytes] = []
     for buffer in buffers[:_MOST_BUFFERS]:

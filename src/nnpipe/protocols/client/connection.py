@@ -59,7 +59,7 @@ class Connection:
         self._send, self._receive_into = channel.send, channel.receive_into
         self._broken: str | None = None
 
-    def greet(self) -> None:
+    def perform_handshake(self) -> None:
         """Perform the handshake.
 
         Raises
@@ -69,10 +69,10 @@ class Connection:
         TargetError
             If the target is busy with another client.
         """
-        self.send(self.conversation.hello())
+        self.send(self.conversation.build_hello())
         self.answer()
         if self.conversation.agreement.proof_wanted:
-            self.send(self.conversation.prove())
+            self.send(self.conversation.build_proof())
             self.answer()
 
     def ask(
@@ -95,8 +95,8 @@ class Connection:
         try:
             self._send(frames)
         except TransportError as error:
-            words = None if isinstance(error, LineTimeout) else self._last_words()
-            raise self._break(_error(words) if words else error) from None
+            words = None if isinstance(error, LineTimeout) else self._receive_final_message()
+            raise self._break(_create_error(words) if words else error) from None
         except BaseException as error:
             raise self._break(error) from None
 
@@ -131,8 +131,8 @@ class Connection:
                 if kind is _OK:
                     return message.payload
                 if kind is not _LOG:
-                    raise _error(message)
-                log.log(*_line(message))
+                    raise _create_error(message)
+                log.log(*_unpack_log_line(message))
         except TargetError as error:
             if message is not None and message.flags & FrameFlag.FATAL:
                 self._break(error)
@@ -148,7 +148,7 @@ class Connection:
             try:
                 count = receive_into(self._wanted())
             except LineTimeout:
-                deadline = deadline or self._deadline(patience) - self.channel.timeout
+                deadline = deadline or self._compute_deadline(patience) - self.channel.timeout
                 if time.monotonic() >= deadline:
                     raise
                 continue
@@ -161,14 +161,14 @@ class Connection:
             message = self._next_message()
             if message is not None:
                 return message
-            deadline = (deadline or self._deadline(patience)) + count / SLOWEST
+            deadline = (deadline or self._compute_deadline(patience)) + count / SLOWEST
             if time.monotonic() > deadline:
                 raise LineTimeout("the target sends less than can be waited for")
 
-    def _deadline(self, patience: float | None) -> float:
+    def _compute_deadline(self, patience: float | None) -> float:
         return time.monotonic() + (patience or self.channel.timeout)
 
-    def _last_words(self) -> Message | None:
+    def _receive_final_message(self) -> Message | None:
         """Return the last message of a target that closed the connection while this side was
         sending, if any.
         """
@@ -196,12 +196,12 @@ class Connection:
             self.channel.close()
 
 
-def _line(message: Message) -> tuple[int, str, str]:
+def _unpack_log_line(message: Message) -> tuple[int, str, str]:
     level, text = unpack_log(message.payload)
     return level, "%s", text
 
 
-def _error(message: Message) -> NNPipeError:
+def _create_error(message: Message) -> NNPipeError:
     failure: ErrorPayload = message.failure
     if failure.code == ErrorCode.AUTHENTICATION:
         return AuthenticationError(f"the target refused: {failure}")
@@ -243,13 +243,13 @@ def upload(
     """
     had = _send(connection, artifact, name)
     try:
-        return _loaded(connection, load_timeout)
+        return _request_load(connection, load_timeout)
     except TargetError as error:
         if error.code != ErrorCode.DAMAGED or not had:
             raise
     _upload_log.info("what the target had of the model was something else; it is sent once more")
     _send(connection, artifact, name)
-    return _loaded(connection, load_timeout)
+    return _request_load(connection, load_timeout)
 
 
 def _send(connection: Connection, artifact: Artifact, name: str) -> int:
@@ -275,7 +275,7 @@ def _send(connection: Connection, artifact: Artifact, name: str) -> int:
     return had
 
 
-def _loaded(connection: Connection, load_timeout: float) -> LoadedModel:
+def _request_load(connection: Connection, load_timeout: float) -> LoadedModel:
     return LoadedModel.unpack(connection.ask(FrameKind.MODEL, (), FrameFlag.END, load_timeout))
 
 

@@ -32,7 +32,7 @@ NS = 1_000_000_000
 _COLUMNS = 6
 
 
-class Parts:
+class RunTimes:
     """The timestamps of all runs of a session.
 
     Parameters
@@ -65,26 +65,26 @@ class Parts:
         except OverflowError:
             raise RemoteProtocolError("the target's counter shows more than 63 bits hold") from None
 
-    def between(self, start_ns: np.ndarray, end_ns: np.ndarray) -> dict[str, np.ndarray]:
+    def split_between(self, start_ns: np.ndarray, end_ns: np.ndarray) -> dict[str, np.ndarray]:
         """Divide the time of the runs between these timestamps into parts, as
         ``RemoteSession.split`` does.
         """
-        rows = self._rows()
+        rows = self._get_rows()
         asked = rows[:, 0]
         at = np.searchsorted(asked, start_ns)
         known = at < len(rows)
         known[known] = (asked[at[known]] >= start_ns[known]) & (rows[at[known], 1] <= end_ns[known])
         if not known.all():
             raise NNPipeError("the session was not run at the times that are to be divided up")
-        columns = self._divided(rows[at])
+        columns = self._split_rows(rows[at])
         if self.keeps_time:
             columns["host_ns"] = (end_ns - start_ns) - columns["target_ns"] - columns["wire_ns"]
         return columns
 
     def last(self, count: int) -> dict[str, np.ndarray]:
         """Divide the time of the last ``count`` runs into parts."""
-        rows = self._rows()
-        return self._divided(rows[len(rows) - count :])
+        rows = self._get_rows()
+        return self._split_rows(rows[len(rows) - count :])
 
     def to_ns(self, counts: Any) -> Any:
         """Convert counts to nanoseconds."""
@@ -94,10 +94,10 @@ class Parts:
             else np.rint(counts * (NS / self._rate)).astype(np.int64)
         )
 
-    def _rows(self) -> npt.NDArray[np.int64]:
+    def _get_rows(self) -> npt.NDArray[np.int64]:
         return np.array(self._stamps, np.int64).reshape(-1, _COLUMNS)
 
-    def _divided(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+    def _split_rows(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         asked, answered, received, started, stopped, replied = rows.T
         if not self.keeps_time:
             return {"target_counts": stopped - started}
@@ -114,7 +114,7 @@ _AHEAD = 1 << 19  # bytes of inputs
 _ANSWERS = 256  # bytes of headers and timestamps that come with outputs
 
 
-def received(
+def unpack_outputs(
     layout: TensorLayout, payload: bytes | memoryview, begin: int = 0
 ) -> dict[str, np.ndarray]:
     """Return the outputs in a payload from byte ``begin`` on; they share its memory.
@@ -155,7 +155,7 @@ class RequestPipeline:
         connection: Connection,
         inputs: TensorLayout,
         outputs: TensorLayout,
-        parts: Parts,
+        parts: RunTimes,
         run_timeout: float,
     ) -> None:
         self._connection = connection
@@ -178,7 +178,7 @@ class RequestPipeline:
             for batch in batches:
                 inputs = pack(batch)
                 if not fixed or not most:
-                    most = self._most_ahead(size_of(inputs))
+                    most = self._compute_max_ahead(size_of(inputs))
                 while len(sent) >= most:
                     yield self._collect(sent.pop(0))
                 sent.append(time.perf_counter_ns())
@@ -193,7 +193,7 @@ class RequestPipeline:
                 connection.close()
             raise
 
-    def _most_ahead(self, inputs: int) -> int:
+    def _compute_max_ahead(self, inputs: int) -> int:
         """Return how many inferences may be sent ahead: answers must fit into the channel,
         inputs into caches.
         """
@@ -224,7 +224,7 @@ class RequestPipeline:
             payload = connection.answer()
             begin = 0
         self._came = len(payload) - begin
-        return received(self._outputs, payload, begin)
+        return unpack_outputs(self._outputs, payload, begin)
 
     def _drain(self) -> None:
         """Read the answers to requests sent ahead of a failure, so that the session can still be

@@ -18,8 +18,8 @@ from nnpipe.core.runtime_protocol import RemoteOptions, RuntimeProtocol
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.protocols.client.connection import Connection, upload
-from nnpipe.protocols.client.pipelining import NS, Parts, RequestPipeline, received
-from nnpipe.protocols.conversation.frame import FrameFlag, FrameKind, available
+from nnpipe.protocols.client.pipelining import NS, RequestPipeline, RunTimes, unpack_outputs
+from nnpipe.protocols.conversation.frame import FrameFlag, FrameKind, get_check_bits
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.conversation.payloads import ROW_FIELDS, Stats, TensorLayout
@@ -28,20 +28,20 @@ from nnpipe.protocols.conversation.rules import STAMPS_SIZE
 _STATED = ("flash_bytes", "arena_bytes", "data_bytes")
 
 
-def states_memory(about: Mapping[str, Any]) -> bool:
+def has_memory_sizes(about: Mapping[str, Any]) -> bool:
     """Return whether the facts that a target sent with its answer to MODEL state the sizes of
     the model.
     """
     return all(type(about.get(key)) is int for key in _STATED)
 
 
-def board_memory(about: Mapping[str, Any], stats: Stats) -> dict[str, int]:
+def compute_board_memory(about: Mapping[str, Any], stats: Stats) -> dict[str, int]:
     """Return the bytes of flash, arena, data, stack and all memory that a model needs.
 
     Parameters
     ----------
     about
-        The facts, which :func:`states_memory`.
+        The facts, which :func:`has_memory_sizes`.
     stats
         The answer to STATS after some runs, whose rows tell arena, data and the stack that runs
         have used.
@@ -103,7 +103,7 @@ class Exchange:
         return (self.asked + self.answered) / 2
 
 
-def best(exchanges: list[Exchange]) -> Exchange:
+def select_best_exchange(exchanges: list[Exchange]) -> Exchange:
     """Return the exchange with the shortest round trip."""
     return min(exchanges, key=lambda exchange: exchange.round_trip_ns)
 
@@ -197,12 +197,12 @@ def open_session(
         If the target is busy, or refuses the model.
     """
     options = options or RemoteOptions()
-    limits = limits or Limits(largest=options.max_output_bytes, checks=available())
-    token = options.token()
-    with protocol.translated(artifact) as sent:
+    limits = limits or Limits(largest=options.max_output_bytes, checks=get_check_bits())
+    token = options.read_token()
+    with protocol.convert_artifact(artifact) as sent:
         connection = Connection(protocol.connect(), HostConversation(limits, token))
         try:
-            connection.greet()
+            connection.perform_handshake()
             taken = upload(connection, sent, options.save_model_path, options.load_timeout)
             io = IOSpec.from_json(taken.io) if taken.io else sent.io
             return RemoteSession(connection, io, options, taken.load, taken.about)
@@ -248,16 +248,16 @@ class RemoteSession(InferenceSession):
             FrameKind.OUTPUT: size,
             FrameKind.INFER: None if size is None else STAMPS_SIZE + size,
         }
-        self._conversation.place = self._place
-        stats, _ = self._exchange(FrameFlag.CLOCK)
+        self._conversation.place = self._allocate_outputs
+        stats, _ = self._request_stats(FrameFlag.CLOCK)
         self._counter, self._rate = stats.counter, stats.rate
-        self._parts = Parts(stats.counter, stats.rate)
-        self._first = best(self._exchanges())
+        self._parts = RunTimes(stats.counter, stats.rate)
+        self._first = select_best_exchange(self._measure_exchanges())
         self._pipeline = RequestPipeline(
             connection, self._inputs, self._outputs, self._parts, options.run_timeout
         )
 
-    def _place(self, kind: FrameKind, length: int) -> memoryview:
+    def _allocate_outputs(self, kind: FrameKind, length: int) -> memoryview:
         """Return new memory for outputs, since they belong to the caller."""
         wanted = self._lengths[kind]
         if length != wanted and wanted is not None:
@@ -298,9 +298,9 @@ class RemoteSession(InferenceSession):
         self._parts.note(asked, answered, payload)
 
     def _get(self) -> dict[str, np.ndarray]:
-        return received(self._outputs, self._connection.ask(FrameKind.OUTPUT))
+        return unpack_outputs(self._outputs, self._connection.ask(FrameKind.OUTPUT))
 
-    def pipelined(self, batches: Iterable[Batch]) -> Iterator[dict[str, np.ndarray]]:
+    def run_pipelined(self, batches: Iterable[Batch]) -> Iterator[dict[str, np.ndarray]]:
         """Run batches in order, sending the next batch before the previous outputs have arrived.
 
         The connection and the target work at the same time, so throughput is
@@ -353,7 +353,7 @@ class RemoteSession(InferenceSession):
         NNPipeError
             If the session was not run at these times.
         """
-        return self._parts.between(start_ns, end_ns)
+        return self._parts.split_between(start_ns, end_ns)
 
     def columns(self, count: int) -> dict[str, np.ndarray]:
         """Divide the time of the last ``count`` runs into parts as :meth:`split` does, without
@@ -373,7 +373,7 @@ class RemoteSession(InferenceSession):
             memory that the model needs, if the target tells them.
         """
         self._check_open()
-        stats, _ = self._exchange(FrameFlag.CLOCK)
+        stats, _ = self._request_stats(FrameFlag.CLOCK)
         found: dict[str, Any] = {
             "counter": self._counter.name.lower(),
             "rate": self._rate,
@@ -381,15 +381,15 @@ class RemoteSession(InferenceSession):
         }
         if self._about:
             found["target"] = self._about
-        if states_memory(self._about) and (
-            board := board_memory(self._about, self._exchange(flags=0)[0])
+        if has_memory_sizes(self._about) and (
+            board := compute_board_memory(self._about, self._request_stats(flags=0)[0])
         ):
             found["board"] = board
         if not self._parts.keeps_time:
             return found | {"load_counts": self._load_counts}
         return found | {
             "load_ns": int(self._parts.to_ns(np.int64(self._load_counts))),
-            "clock": self._clock().to_json(),
+            "clock": self._measure_clock().to_json(),
         }
 
     def resources(self) -> dict[str, np.ndarray]:
@@ -403,24 +403,24 @@ class RemoteSession(InferenceSession):
             ``gpu_bytes``. Empty if the target does not report them.
         """
         self._check_open()
-        stats, _ = self._exchange(flags=0)
+        stats, _ = self._request_stats(flags=0)
         if not stats.rows or not self._parts.keeps_time:
             return {}
-        found = _resources(stats)
-        clock = self._clock()
+        found = _build_resources(stats)
+        clock = self._measure_clock()
         scale = NS / self._rate if self._rate else 1.0
         found["time_ns"] = np.array(
             [round(clock.to_host(t * scale)) for t in found["time_ns"]], np.int64
         )
         return found
 
-    def _clock(self) -> ClockRelation:
-        return ClockRelation(self._first, best(self._exchanges()))
+    def _measure_clock(self) -> ClockRelation:
+        return ClockRelation(self._first, select_best_exchange(self._measure_exchanges()))
 
-    def _exchanges(self) -> list[Exchange]:
-        return [self._exchange(FrameFlag.CLOCK)[1] for _ in range(_EXCHANGES)]
+    def _measure_exchanges(self) -> list[Exchange]:
+        return [self._request_stats(FrameFlag.CLOCK)[1] for _ in range(_EXCHANGES)]
 
-    def _exchange(self, flags: int) -> tuple[Stats, Exchange]:
+    def _request_stats(self, flags: int) -> tuple[Stats, Exchange]:
         asked = time.perf_counter_ns()
         payload = self._connection.ask(FrameKind.STATS, (), flags)
         answered = time.perf_counter_ns()
@@ -435,7 +435,7 @@ class RemoteSession(InferenceSession):
         self._conversation.place = None  # breaks the reference cycle with this session
 
 
-def _resources(stats: Stats) -> dict[str, np.ndarray]:
+def _build_resources(stats: Stats) -> dict[str, np.ndarray]:
     table = stats.table()
     found = {"time_ns": np.array(table["time"], np.float64)}
     for field in ROW_FIELDS[1:]:

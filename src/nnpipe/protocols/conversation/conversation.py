@@ -30,7 +30,7 @@ from nnpipe.protocols.conversation.rules import (
     ConversationState,
     Extension,
     Rule,
-    allowed,
+    select_rules,
 )
 
 _PIPELINING, _INFER = int(Extension.PIPELINING), int(Extension.INFER)
@@ -73,9 +73,9 @@ class Conversation:
         self._nonce = secrets.token_bytes(NONCE_SIZE) if nonce is None else nonce
         self._said = (b"", b"")  # payloads of HELLO and its answer, which the proofs include
         self.reader = FrameReader(staging)
-        self._agree(HandshakeAgreement())
-        self.wanted = self.reader.wanted
-        self.received = self.reader.received
+        self._apply_agreement(HandshakeAgreement())
+        self.wanted = self.reader.get_buffer
+        self.received = self.reader.report_received
         self._next_frame = self.reader.next_frame
 
     @property
@@ -83,27 +83,27 @@ class Conversation:
         """Whether no part of a next frame has been received."""
         return self.reader.between_frames
 
-    def _agree(self, agreement: HandshakeAgreement) -> None:
+    def _apply_agreement(self, agreement: HandshakeAgreement) -> None:
         self.agreement = agreement
         self.pipelining = agreement.extensions & _PIPELINING != 0
         """Whether requests may be sent without waiting for answers."""
         self.inferring = agreement.extensions & _INFER != 0
         """Whether an inference may be a single request."""
-        self._allowed = allowed(agreement.extensions)
-        self.reader.use(agreement.check)
+        self._allowed = select_rules(agreement.extensions)
+        self.reader.set_check(agreement.check)
         self._check_of = agreement.check.of
-        self._most_sent = _bounds(agreement.part, agreement.sendable)
-        self._most_taken = _bounds(agreement.part, self.limits.largest)
+        self._most_sent = _compute_bounds(agreement.part, agreement.sendable)
+        self._most_taken = _compute_bounds(agreement.part, self.limits.largest)
 
     def _admit(self, kind: int, flags: int, number: int, length: int) -> memoryview | None:
         raise NotImplementedError
 
-    def _broken(self, text: str) -> RemoteProtocolError:
+    def _close_with_error(self, text: str) -> RemoteProtocolError:
         self.state = ConversationState.CLOSED
         return RemoteProtocolError(text)
 
 
-def _bounds(part: int, largest: int) -> dict[Bound, int]:
+def _compute_bounds(part: int, largest: int) -> dict[Bound, int]:
     """Return the size limit of each kind of payload in bytes, from the agreement of the
     handshake.
     """

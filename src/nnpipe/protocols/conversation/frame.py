@@ -49,14 +49,14 @@ class Check:
     of: Callable[[Sequence[Buffer]], int]
 
 
-def _crc32(parts: Sequence[Buffer]) -> int:
+def _compute_crc32(parts: Sequence[Buffer]) -> int:
     value = 0
     for part in parts:
         value = zlib.crc32(part, value)
     return value
 
 
-def _xxh3(parts: Sequence[Buffer]) -> int:
+def _compute_xxh3(parts: Sequence[Buffer]) -> int:
     if len(parts) == 1 and len(parts[0]):
         value: int = xxhash.xxh3_64_intdigest(parts[0])
         return value
@@ -68,13 +68,13 @@ def _xxh3(parts: Sequence[Buffer]) -> int:
     return 0 if empty else int(running.intdigest())
 
 
-CRC32 = Check(1, "crc32", _crc32)
-XXH3 = Check(2, "xxh3", _xxh3)
+CRC32 = Check(1, "crc32", _compute_crc32)
+XXH3 = Check(2, "xxh3", _compute_xxh3)
 CHECKS = (CRC32, XXH3)
 """All algorithms, with the preferred one last."""
 
 
-def available(names: Sequence[str] | None = None) -> int:
+def get_check_bits(names: Sequence[str] | None = None) -> int:
     """Return the bits of all algorithms, or of those named; ``crc32`` is always included."""
     return CRC32.bit | sum(
         check.bit
@@ -83,12 +83,12 @@ def available(names: Sequence[str] | None = None) -> int:
     )
 
 
-def best(bits: int) -> Check:
+def select_check(bits: int) -> Check:
     """Return the preferred algorithm among those whose bits are set."""
     return next((check for check in reversed(CHECKS) if bits & check.bit), CRC32)
 
 
-def by_bit(bit: int) -> Check | None:
+def find_check(bit: int) -> Check | None:
     """Return the algorithm with this bit, or None."""
     return next((check for check in CHECKS if check.bit == bit), None)
 
@@ -177,7 +177,7 @@ class HeaderField:
         return struct.calcsize("<" + self.format)
 
 
-def layout(fields: Sequence[HeaderField]) -> struct.Struct:
+def build_struct(fields: Sequence[HeaderField]) -> struct.Struct:
     """Return the struct of a list of fields."""
     return struct.Struct("<" + "".join(field.format for field in fields))
 
@@ -193,7 +193,7 @@ HEADER_FIELDS = (
     HeaderField("check_high", "I", "upper half of the payload's check"),
     HeaderField("header_check", "I", "CRC-32 of the 20 bytes before"),
 )
-HEADER = layout(HEADER_FIELDS)
+HEADER = build_struct(HEADER_FIELDS)
 HEADER_SIZE = HEADER.size
 CHECKED_SIZE = HEADER_SIZE - 4
 # The same bytes with both halves of the payload's check as one number, which is faster.
@@ -204,7 +204,7 @@ read_header = _WHOLE.unpack_from
 """Magic, version, kind, flags, number, length, check of the payload, check of the header."""
 
 
-def header(kind: int, flags: int, number: int, length: int, check: int) -> bytes:
+def pack_header(kind: int, flags: int, number: int, length: int, check: int) -> bytes:
     """Return the bytes of a frame's header."""
     packed = _PACK(MAGIC, VERSION, kind, flags, number, length, check)
     return packed + _CRC32(packed).to_bytes(4, "little")
@@ -230,8 +230,8 @@ Frame = tuple[int, int, int, "bytes | memoryview"]
 class FrameReader:
     """Receives bytes in pieces of any length and returns frames.
 
-    The owner reads into the memory of :meth:`wanted`, reports the number of bytes
-    with :meth:`received`, and calls :meth:`next_frame` until it returns None.
+    The owner reads into the memory of :meth:`get_buffer`, reports the number of bytes
+    with :meth:`report_received`, and calls :meth:`next_frame` until it returns None.
     Headers and small payloads are read into a staging buffer of fixed size.  After
     a header has been accepted, a payload with its own memory is read directly
     into it.
@@ -254,7 +254,7 @@ class FrameReader:
     """
 
     def __init__(self, staging: int = STAGING) -> None:
-        self.use(CRC32)
+        self.set_check(CRC32)
         self._staging = memoryview(bytearray(staging))
         self.begin = self.end = 0  # of the bytes in staging; read by owners, with every frame
         # of a frame whose payload is incomplete
@@ -262,7 +262,7 @@ class FrameReader:
         self._payload: memoryview | None = None  # where the present payload goes, if not to staging
         self._filled = 0
 
-    def use(self, check: Check) -> None:
+    def set_check(self, check: Check) -> None:
         """Use this checksum for payloads from now on."""
         self._check_of = check.of
 
@@ -271,7 +271,7 @@ class FrameReader:
         """Whether no part of a next frame has been received."""
         return self._header is None and self.begin == self.end
 
-    def wanted(self) -> memoryview:
+    def get_buffer(self) -> memoryview:
         """Return the memory for the next bytes; it is never empty while a frame is incomplete."""
         if self._payload is not None:
             return self._payload[self._filled :]
@@ -282,8 +282,8 @@ class FrameReader:
             self.begin, self.end = 0, left
         return self._staging[self.end :]
 
-    def received(self, count: int) -> None:
-        """Report that ``count`` bytes have been written to the memory of :meth:`wanted`."""
+    def report_received(self, count: int) -> None:
+        """Report that ``count`` bytes have been written to the memory of :meth:`get_buffer`."""
         if self._payload is not None:
             self._filled += count
         else:
@@ -325,9 +325,9 @@ class FrameReader:
             end = begin + length
             if end <= self.end:  # it has been received completely
                 self.begin = end
-                payload = _copied(staging[begin:end], place)
+                payload = _copy_payload(staging[begin:end], place)
                 if self._check_of((payload,)) != check:
-                    raise _damaged(length)
+                    raise _create_damage_error(length)
                 return kind, flags, number, payload
             self.begin = begin
             self._header = (kind, flags, number, length, check)
@@ -347,7 +347,7 @@ class FrameReader:
             self.begin = begin + length
         self._header = None
         if self._check_of((payload,)) != check:
-            raise _damaged(length)
+            raise _create_damage_error(length)
         return kind, flags, number, payload
 
     def _begin_payload(self, place: memoryview | None, length: int) -> memoryview:
@@ -366,12 +366,12 @@ class FrameReader:
         return place
 
 
-def _copied(payload: memoryview, place: memoryview | None) -> bytes | memoryview:
+def _copy_payload(payload: memoryview, place: memoryview | None) -> bytes | memoryview:
     if place is None:
         return bytes(payload)
     place[:] = payload
     return place
 
 
-def _damaged(length: int) -> RemoteProtocolError:
+def _create_damage_error(length: int) -> RemoteProtocolError:
     return RemoteProtocolError(f"the payload of a frame of {length:,} bytes was damaged on its way")

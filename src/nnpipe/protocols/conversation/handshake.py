@@ -15,9 +15,9 @@ from nnpipe.protocols.conversation.frame import (
     VERSION,
     Check,
     HeaderField,
-    best,
-    by_bit,
-    layout,
+    build_struct,
+    find_check,
+    select_check,
 )
 from nnpipe.protocols.conversation.rules import Extension
 
@@ -43,7 +43,7 @@ WELCOME_FIELDS = (
     HeaderField("part", "I", "most bytes of a model's file in one MODEL frame, a multiple of 8"),
     HeaderField("nonce", f"{NONCE_SIZE}s", "random bytes, new in every conversation"),
 )
-_HELLO, _WELCOME = layout(HELLO_FIELDS), layout(WELCOME_FIELDS)
+_HELLO, _WELCOME = build_struct(HELLO_FIELDS), build_struct(WELCOME_FIELDS)
 
 
 @dataclass(frozen=True)
@@ -84,12 +84,12 @@ class VersionMismatch(RemoteProtocolError):
     """The two sides support no common version of the protocol."""
 
 
-def hello(limits: Limits, nonce: bytes) -> bytes:
+def pack_hello(limits: Limits, nonce: bytes) -> bytes:
     """Return the payload of HELLO."""
     return _HELLO.pack(VERSION, VERSION, 0, limits.extensions, limits.checks, limits.largest, nonce)
 
 
-def welcome(
+def negotiate(
     hello_payload: bytes, limits: Limits, proof_wanted: bool, nonce: bytes
 ) -> tuple[bytes, HandshakeAgreement]:
     """Choose from the offer of a HELLO, and return the payload of the answer and the agreement.
@@ -110,7 +110,7 @@ def welcome(
             f"{VERSION}; "
             "install matching versions of nnpipe on both sides"
         )
-    check = best(checks & limits.checks)
+    check = select_check(checks & limits.checks)
     agreed = extensions & limits.extensions
     payload = _WELCOME.pack(
         VERSION, check.bit, proof_wanted, 0, agreed, limits.largest, limits.part, nonce
@@ -118,7 +118,7 @@ def welcome(
     return payload, HandshakeAgreement(VERSION, check, agreed, largest, limits.part, proof_wanted)
 
 
-def agreement(welcome_payload: bytes, limits: Limits) -> HandshakeAgreement:
+def read_agreement(welcome_payload: bytes, limits: Limits) -> HandshakeAgreement:
     """Return the agreement from the answer to a HELLO.
 
     Raises
@@ -130,7 +130,7 @@ def agreement(welcome_payload: bytes, limits: Limits) -> HandshakeAgreement:
         version, bit, wanted, _, extensions, largest, part, _ = _WELCOME.unpack(welcome_payload)
     except struct.error:
         raise RemoteProtocolError(f"the answer to HELLO has {len(welcome_payload)} bytes") from None
-    check = by_bit(bit & limits.checks)
+    check = find_check(bit & limits.checks)
     if (
         version != VERSION
         or check is None
@@ -143,7 +143,7 @@ def agreement(welcome_payload: bytes, limits: Limits) -> HandshakeAgreement:
     return HandshakeAgreement(version, check, extensions, largest, part, bool(wanted))
 
 
-def proof(token: bytes, role: str, hello_payload: bytes, welcome_payload: bytes) -> bytes:
+def compute_proof(token: bytes, role: str, hello_payload: bytes, welcome_payload: bytes) -> bytes:
     """Return the HMAC-SHA256 (RFC 2104), keyed by the token, of the role and the handshake.
 
     The role prevents a proof from being reflected to its sender.  Including the
@@ -154,6 +154,6 @@ def proof(token: bytes, role: str, hello_payload: bytes, welcome_payload: bytes)
     ).digest()
 
 
-def same(one: bytes, other: bytes) -> bool:
+def is_same_proof(one: bytes, other: bytes) -> bool:
     """Compare proofs in constant time."""
     return hmac.compare_digest(one, other)

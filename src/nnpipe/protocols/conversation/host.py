@@ -14,7 +14,7 @@ from nnpipe.protocols.conversation.frame import (
     ErrorCode,
     FrameFlag,
     FrameKind,
-    header,
+    pack_header,
     size_of,
 )
 from nnpipe.protocols.conversation.handshake import Limits
@@ -73,15 +73,17 @@ class HostConversation(Conversation):
         """The number of requests that have not been answered yet."""
         return len(self._open)
 
-    def hello(self) -> list[Buffer]:
+    def build_hello(self) -> list[Buffer]:
         """Return the frame that opens the conversation."""
-        payload = handshake.hello(self.limits, self._nonce)
+        payload = handshake.pack_hello(self.limits, self._nonce)
         self._said = (payload, b"")
         return self.ask(FrameKind.HELLO, (payload,))
 
-    def prove(self) -> list[Buffer]:
+    def build_proof(self) -> list[Buffer]:
         """Return the frame that proves to the target that this side knows the token."""
-        return self.ask(FrameKind.AUTH, (handshake.proof(self._token or b"", "host", *self._said),))
+        return self.ask(
+            FrameKind.AUTH, (handshake.compute_proof(self._token or b"", "host", *self._said),)
+        )
 
     def ask(self, kind: FrameKind, parts: Sequence[Buffer] = (), flags: int = 0) -> list[Buffer]:
         """Return the frame of a request.
@@ -115,7 +117,7 @@ class HostConversation(Conversation):
         self._number = number + 1 & _NUMBERS
         opened.append((number, rule))
         self._ahead = rule.on_ok or self._ahead
-        return [header(kind, flags, number, length, check), *parts]
+        return [pack_header(kind, flags, number, length, check), *parts]
 
     def next_message(self) -> Message | None:
         """Return the next answer or log line, or None while it is incomplete.
@@ -139,7 +141,7 @@ class HostConversation(Conversation):
         kind, flags, _, payload = frame
         if kind != _OK:
             return (
-                self._take_error(flags, payload)
+                self._handle_error(flags, payload)
                 if kind == _ERROR
                 else Message(_KIND_LOG, flags, payload)
             )
@@ -153,12 +155,12 @@ class HostConversation(Conversation):
         self.state = rule.on_ok or state
         if state in _HANDSHAKE:
             if rule.kind is FrameKind.HELLO:
-                self._take_welcome(bytes(payload))
+                self._handle_welcome(bytes(payload))
             elif rule.kind is FrameKind.AUTH:
-                self._take_proof(bytes(payload))
+                self._handle_proof(bytes(payload))
         return _message(Message, (_KIND_OK, flags, payload, rule, False))
 
-    def _take_error(self, flags: int, payload: bytes | memoryview) -> Message:
+    def _handle_error(self, flags: int, payload: bytes | memoryview) -> Message:
         rule = self._open[0][1] if self._open else None
         message = Message(FrameKind.ERROR, flags, payload, rule)
         try:
@@ -175,7 +177,7 @@ class HostConversation(Conversation):
         if code != ErrorCode.SKIPPED:
             self.state = rule.on_error or self.state
         elif self.state is ConversationState.RUNNING:
-            raise self._broken("the target passed over a request that it had begun")
+            raise self._close_with_error("the target passed over a request that it had begun")
         # The target may now skip requests that were sent ahead.
         self._ahead = self.state
         for _, later in self._open:
@@ -183,9 +185,9 @@ class HostConversation(Conversation):
                 self._ahead = later.on_ok or self._ahead
         return message
 
-    def _take_welcome(self, payload: bytes) -> None:
+    def _handle_welcome(self, payload: bytes) -> None:
         try:
-            self._agree(handshake.agreement(payload, self.limits))
+            self._apply_agreement(handshake.read_agreement(payload, self.limits))
         except RemoteProtocolError:
             self.state = ConversationState.CLOSED
             raise
@@ -204,8 +206,10 @@ class HostConversation(Conversation):
                 "meant; start the server with --token-file, or leave the token out here"
             )
 
-    def _take_proof(self, payload: bytes) -> None:
-        if not handshake.same(payload, handshake.proof(self._token or b"", "target", *self._said)):
+    def _handle_proof(self, payload: bytes) -> None:
+        if not handshake.is_same_proof(
+            payload, handshake.compute_proof(self._token or b"", "target", *self._said)
+        ):
             self.state = ConversationState.CLOSED
             raise AuthenticationError("the target could not prove that it knows the token")
 
@@ -214,7 +218,7 @@ class HostConversation(Conversation):
         if kind == _OK or (kind == _ERROR and not flags):
             opened = self._open
             if not opened or opened[0][0] != number:
-                raise self._broken(
+                raise self._close_with_error(
                     "an answer came to something that was not asked, or in the wrong order"
                 )
             rule = opened[0][1]
@@ -224,9 +228,9 @@ class HostConversation(Conversation):
             elif rule.kind is _KIND_PROCESS and not self._started:
                 bound = _NOTHING
                 if flags != _STARTED:
-                    raise self._broken("PROCESS was answered without a first OK")
+                    raise self._close_with_error("PROCESS was answered without a first OK")
             elif flags:
-                raise self._broken(
+                raise self._close_with_error(
                     f"an OK with flags {flags:#x} came in answer to {rule.kind.name}"
                 )
         elif kind == _LOG and self.agreement.extensions & _LOGGING and not flags and not number:
@@ -235,11 +239,11 @@ class HostConversation(Conversation):
             # may come at any time, for example before the target has read a request
             bound = Bound.TEXT
         else:
-            raise self._broken(
+            raise self._close_with_error(
                 f"a frame of kind {kind} with flags {flags:#x} came, which was not agreed on"
             )
         if length > self._most_taken[bound]:
-            raise self._broken(
+            raise self._close_with_error(
                 f"a payload of {length:,} bytes was announced where {self._most_taken[bound]:,} "
                 f"are the most"
             )

@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-from nnpipe.protocols.conversation.frame import HeaderField, layout
+from nnpipe.protocols.conversation.frame import HeaderField, build_struct
 
 
-class Type(IntEnum):
+class PacketType(IntEnum):
     """The type of a packet."""
 
     OPEN = 1
@@ -29,18 +29,18 @@ class Type(IntEnum):
     CLOSE = 4
 
 
-TYPES: dict[Type, str] = {
-    Type.OPEN: "the host opens a line: a new session, whose number it picks; repeated until OPENED comes",
-    Type.OPENED: "the target's answer; whatever was before is forgotten",
-    Type.BYTES: "bytes of frames; numbers count up from 0 on each side",
-    Type.CLOSE: "the line is closed",
+TYPES: dict[PacketType, str] = {
+    PacketType.OPEN: "the host opens a line: a new session, whose number it picks; repeated until OPENED comes",
+    PacketType.OPENED: "the target's answer; whatever was before is forgotten",
+    PacketType.BYTES: "bytes of frames; numbers count up from 0 on each side",
+    PacketType.CLOSE: "the line is closed",
 }
 PACKET_FIELDS = (
     HeaderField("type", "B", "what the packet is for"),
     HeaderField("session", "B", "a number that the host picks when it opens the line"),
     HeaderField("sequence", "H", "of BYTES, modulo 65,536; else 0"),
 )
-_HEAD = layout(PACKET_FIELDS)
+_HEAD = build_struct(PACKET_FIELDS)
 _CRC = struct.Struct("<I")
 OVERHEAD = _HEAD.size + _CRC.size
 

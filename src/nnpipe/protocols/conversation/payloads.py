@@ -15,7 +15,7 @@ import numpy as np
 from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import NotSupported, RemoteProtocolError, SpecMismatch
 from nnpipe.core.tensors import Batch, TensorSpec
-from nnpipe.protocols.conversation.frame import CODES, ErrorCode, HeaderField, layout
+from nnpipe.protocols.conversation.frame import CODES, ErrorCode, HeaderField, build_struct
 from nnpipe.protocols.conversation.rules import FIXED_BOUNDS, STAMPS_SIZE, Bound
 
 ERROR_FIELDS = (HeaderField("code", "H", "why"), HeaderField("reserved", "H", "0"))
@@ -56,9 +56,13 @@ LOG_FIELDS = (
     HeaderField("reserved", "3B", "0"),
 )
 
-_ERROR, _MODEL, _STAMPS = layout(ERROR_FIELDS), layout(MODEL_FIELDS), layout(STAMP_FIELDS)
+_ERROR, _MODEL, _STAMPS = (
+    build_struct(ERROR_FIELDS),
+    build_struct(MODEL_FIELDS),
+    build_struct(STAMP_FIELDS),
+)
 _unpack_stamps = _STAMPS.unpack_from
-_STATS, _ROW, _LOG = layout(STATS_FIELDS), layout(ROW_FIELDS), layout(LOG_FIELDS)
+_STATS, _ROW, _LOG = build_struct(STATS_FIELDS), build_struct(ROW_FIELDS), build_struct(LOG_FIELDS)
 _COUNT = struct.Struct("<Q")
 ROW_SIZE = _ROW.size
 NO_GPU = (1 << 64) - 1
@@ -94,7 +98,7 @@ class ErrorPayload:
             raise RemoteProtocolError("an ERROR without a code came")
         code, _ = _ERROR.unpack_from(payload)
         text = bytes(payload[_ERROR.size :]).decode("utf-8", "replace")
-        return cls(code, printable(text))
+        return cls(code, replace_control_characters(text))
 
     def __str__(self) -> str:
         known = (
@@ -105,7 +109,7 @@ class ErrorPayload:
         return f"{known}: {self.text}" if self.text else known
 
 
-def printable(text: str) -> str:
+def replace_control_characters(text: str) -> str:
     """Replace control characters, which a terminal could interpret."""
     return "".join(character if character.isprintable() else " " for character in text)
 
@@ -259,7 +263,9 @@ def unpack_log(payload: bytes | memoryview) -> tuple[int, str]:
     """Read the payload of LOG."""
     if len(payload) < _LOG.size:
         raise RemoteProtocolError("a LOG without a level came")
-    return payload[0], printable(bytes(payload[_LOG.size :]).decode("utf-8", "replace"))
+    return payload[0], replace_control_characters(
+        bytes(payload[_LOG.size :]).decode("utf-8", "replace")
+    )
 
 
 def to_json(value: Mapping[str, Any]) -> bytes:
@@ -307,15 +313,15 @@ class TensorLayout:
 
     def __init__(self, specs: Sequence[TensorSpec]) -> None:
         self._specs = tuple(specs)
-        self._wire = tuple((spec.name, _wire_dtype(spec)) for spec in self._specs)
+        self._wire = tuple((spec.name, _get_wire_dtype(spec)) for spec in self._specs)
         self._last = self._specs[-1].name if self._specs else ""
         free = sum(spec.shape.count(None) for spec in self._specs)
         self._free = free
-        self._preamble = _padded(free * _LENGTH.itemsize)
+        self._preamble = _pad_size(free * _LENGTH.itemsize)
         shapes = [
             tuple(length for length in spec.shape if length is not None) for spec in self._specs
         ]
-        self._fixed = None if free else self._plan(shapes)
+        self._fixed = None if free else self._build_plan(shapes)
         self.size: int | None = self._fixed.size if self._fixed else None
         """The size of every payload in bytes, or None if axes are free."""
 
@@ -336,7 +342,7 @@ class TensorLayout:
             parts.append(preamble.tobytes())
         for name, dtype in self._wire:
             array = batch[name]
-            content = _bytes_of(
+            content = _get_bytes(
                 array if array.dtype is dtype else np.ascontiguousarray(array, dtype)
             )
             parts.append(content)
@@ -353,7 +359,7 @@ class TensorLayout:
         SpecMismatch
             If the payload has more or fewer bytes than the tensors.
         """
-        size, tensors = self._fixed or self._plan(self._lengths(payload, begin))
+        size, tensors = self._fixed or self._build_plan(self._read_lengths(payload, begin))
         if size != len(payload) - begin:
             raise SpecMismatch(f"the tensors take {size:,} bytes, {len(payload) - begin:,} came")
         found = {}
@@ -363,7 +369,7 @@ class TensorLayout:
             )
         return found
 
-    def _lengths(self, payload: memoryview | bytes, begin: int) -> list[tuple[int, ...]]:
+    def _read_lengths(self, payload: memoryview | bytes, begin: int) -> list[tuple[int, ...]]:
         if len(payload) - begin < self._preamble:
             raise SpecMismatch(
                 f"the lengths of free axes take {self._preamble} bytes, {len(payload) - begin} came"
@@ -374,14 +380,14 @@ class TensorLayout:
             for spec in self._specs
         ]
 
-    def _plan(self, shapes: Sequence[tuple[int, ...]]) -> _Plan:
+    def _build_plan(self, shapes: Sequence[tuple[int, ...]]) -> _Plan:
         at = end = self._preamble
         tensors = []
         for (name, dtype), shape in zip(self._wire, shapes, strict=True):
             count = math.prod(shape)
             tensors.append((name, dtype, count, at, shape))
             end = at + count * dtype.itemsize
-            at = _padded(end)
+            at = _pad_size(end)
         return _Plan(end, tensors)
 
 
@@ -392,7 +398,7 @@ class _Plan(NamedTuple):
     tensors: list[tuple[str, np.dtype[Any], int, int, tuple[int, ...]]]
 
 
-def _bytes_of(array: np.ndarray) -> memoryview:
+def _get_bytes(array: np.ndarray) -> memoryview:
     """Return the bytes of an array in C order."""
     try:
         return array.data.cast("B")  # three times as fast as the general way
@@ -400,11 +406,11 @@ def _bytes_of(array: np.ndarray) -> memoryview:
         return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
-def _padded(size: int) -> int:
+def _pad_size(size: int) -> int:
     return -(-size // _ALIGN) * _ALIGN
 
 
-def _wire_dtype(spec: TensorSpec) -> np.dtype[Any]:
+def _get_wire_dtype(spec: TensorSpec) -> np.dtype[Any]:
     if spec.dtype == "string":
         raise NotSupported(f"tensor {spec.name!r} holds strings, which do not travel to a target")
     if spec.dtype == "bfloat16":

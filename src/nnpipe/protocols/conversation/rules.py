@@ -186,7 +186,7 @@ ALLOWED: dict[tuple[ConversationState, int, int], Rule] = {
 
 
 @functools.cache
-def allowed(extensions: int) -> Mapping[tuple[ConversationState, int, int], Rule]:
+def select_rules(extensions: int) -> Mapping[tuple[ConversationState, int, int], Rule]:
     """Return those rules of :data:`ALLOWED` that need no other than these extensions."""
     return {
         key: rule for key, rule in ALLOWED.items() if not int(rule.extension or 0) & ~extensions

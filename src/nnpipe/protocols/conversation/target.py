@@ -12,7 +12,7 @@ from nnpipe.protocols.conversation.frame import (
     Buffer,
     FrameFlag,
     FrameKind,
-    header,
+    pack_header,
     size_of,
 )
 from nnpipe.protocols.conversation.handshake import Limits
@@ -45,7 +45,7 @@ _message = tuple.__new__  # twice as fast as a named tuple's own constructor
 class TargetConversation(Conversation):
     """The target's side, which answers requests.
 
-    Each message must be answered (:meth:`greet`, :meth:`answer`, :meth:`error`)
+    Each message must be answered (:meth:`answer_handshake`, :meth:`answer`, :meth:`error`)
     before the next call of :meth:`next_message`.
 
     Parameters
@@ -100,7 +100,7 @@ class TargetConversation(Conversation):
         self._owed = True
         return _message(Message, (rule.kind, flags, payload, rule, self._skipped))
 
-    def greet(self, message: Message) -> list[Buffer]:
+    def answer_handshake(self, message: Message) -> list[Buffer]:
         """Answer a HELLO or an AUTH.
 
         Raises
@@ -114,19 +114,21 @@ class TargetConversation(Conversation):
         if message.kind is FrameKind.HELLO:
             wanted = self._token is not None
             try:
-                reply, agreement = handshake.welcome(payload, self.limits, wanted, self._nonce)
+                reply, agreement = handshake.negotiate(payload, self.limits, wanted, self._nonce)
             except RemoteProtocolError:
                 self.state = ConversationState.CLOSED
                 raise
             self._said = (payload, reply)
             frame = self.answer((reply,))
-            self._agree(agreement)
+            self._apply_agreement(agreement)
             self.state = ConversationState.GREETED if wanted else ConversationState.EMPTY
             return frame
-        if not handshake.same(payload, handshake.proof(self._token or b"", "host", *self._said)):
+        if not handshake.is_same_proof(
+            payload, handshake.compute_proof(self._token or b"", "host", *self._said)
+        ):
             self.state = ConversationState.CLOSED
             raise AuthenticationError("a client could not prove that it knows the token")
-        return self.answer((handshake.proof(self._token or b"", "target", *self._said),))
+        return self.answer((handshake.compute_proof(self._token or b"", "target", *self._said),))
 
     def answer(self, parts: Sequence[Buffer] = (), flags: int = 0) -> list[Buffer]:
         """Return the frame of an OK; the first one to PROCESS has the flag
@@ -152,7 +154,7 @@ class TargetConversation(Conversation):
         else:
             self._owed = False
             self.state = rule.on_ok or self.state
-        return [header(_OK, flags, self.number, length, check), *parts]
+        return [pack_header(_OK, flags, self.number, length, check), *parts]
 
     def error(self, failure: ErrorPayload, fatal: bool = False) -> list[Buffer]:
         """Return the frame of an ERROR; after a fatal one, the connection must be closed."""
@@ -168,7 +170,7 @@ class TargetConversation(Conversation):
             self.state = ConversationState.CLOSED
         flags = _FATAL if fatal else 0
         return [
-            header(_ERROR, flags, self.number, len(payload), self._check_of((payload,))),
+            pack_header(_ERROR, flags, self.number, len(payload), self._check_of((payload,))),
             payload,
         ]
 
@@ -180,24 +182,24 @@ class TargetConversation(Conversation):
             ConversationState.CLOSED,
         ):
             return []
-        return [header(_LOG, 0, 0, len(payload), self._check_of((payload,))), payload]
+        return [pack_header(_LOG, 0, 0, len(payload), self._check_of((payload,))), payload]
 
     def _admit(self, kind: int, flags: int, number: int, length: int) -> memoryview | None:
         if kind not in REQUESTS:
-            raise self._broken(f"a frame of kind {kind} came, which is not a request")
+            raise self._close_with_error(f"a frame of kind {kind} came, which is not a request")
         if self.state is not _NEW and number != self.number + 1 & _NUMBERS:
-            raise self._broken("a request came twice, or one before it is missing")
+            raise self._close_with_error("a request came twice, or one before it is missing")
         rule = self._allowed.get((self.state, kind, flags if kind == _MODEL else 0))
         skipped = False
         if rule is None:
-            rule, skipped = self._void(kind, flags), True
+            rule, skipped = self._find_skipped_rule(kind, flags), True
         else:
             self._failed = False
         if flags and kind != _MODEL and (kind != _STATS or flags != _CLOCK):
-            raise self._broken(f"{rule.kind.name} with flags {flags:#x} came")
+            raise self._close_with_error(f"{rule.kind.name} with flags {flags:#x} came")
         bound = rule.ask_bound
         if length > self._most_taken[bound]:
-            raise self._broken(
+            raise self._close_with_error(
                 f"{rule.kind.name} announces {length:,} bytes, {self._most_taken[bound]:,} are the "
                 f"most"
             )
@@ -206,14 +208,14 @@ class TargetConversation(Conversation):
             return self.place(rule.kind, length)
         return None
 
-    def _void(self, kind: int, flags: int) -> Rule:
+    def _find_skipped_rule(self, kind: int, flags: int) -> Rule:
         """Return the rule of a pipelined request that is invalid because of an earlier failure."""
         if self.pipelining and self._failed:
             if self.state in _MODEL_LOADED and kind in (_PROCESS, int(FrameKind.OUTPUT)):
                 return ALLOWED[ConversationState.DONE, kind, 0]
             if self.state is ConversationState.EMPTY and kind == _MODEL and flags == FrameFlag.PART:
                 return ALLOWED[ConversationState.RECEIVING, kind, flags]
-        raise self._broken(
+        raise self._close_with_error(
             f"{FrameKind(kind).name} with flags {flags:#x} came while the state was "
             f"{self.state.value!r}"
         )

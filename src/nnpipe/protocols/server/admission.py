@@ -27,7 +27,7 @@ from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.payloads import ErrorPayload
 from nnpipe.protocols.conversation.rules import ConversationState
 from nnpipe.protocols.conversation.target import TargetConversation
-from nnpipe.protocols.server.worker import failure_of, hello
+from nnpipe.protocols.server.worker import create_failure, perform_handshake
 
 _FREE = 2  # wrong proofs without a delay, since a user may have named the wrong file
 _SHORTEST, _LONGEST = 0.25, 2.0  # seconds between two proofs; doubled with each wrong one
@@ -49,22 +49,22 @@ class TokenThrottle:
 
     def wait(self, origin: str) -> float:
         """Return the seconds until a proof from this address may be checked."""
-        count, last = self._failures.get(_network(origin), (0, 0.0))
+        count, last = self._failures.get(_get_network(origin), (0, 0.0))
         since = time.monotonic() - last
         if count <= _FREE or since > _FORGET:
             return 0.0
         return max(min(_SHORTEST * float(2 ** min(count - _FREE - 1, 16)), _LONGEST) - since, 0.0)
 
-    def failed(self, origin: str) -> None:
+    def record_failure(self, origin: str) -> None:
         """Record that a proof from this address was wrong."""
-        key, now = _network(origin), time.monotonic()
+        key, now = _get_network(origin), time.monotonic()
         count, last = self._failures.pop(key, (0, now))
         self._failures[key] = (count + 1 if now - last <= _FORGET else 1, now)
         if len(self._failures) > _MOST:
             self._failures.popitem(last=False)
 
 
-def _network(origin: str) -> str:
+def _get_network(origin: str) -> str:
     """Return the unit that one user controls: an IPv4 address, or a /64 network of IPv6."""
     host = origin.rpartition(":")[0].strip("[]")
     try:
@@ -91,9 +91,9 @@ class PendingClient:
         """The client's name, for messages."""
         return self.channel.name if isinstance(self.channel, PollableChannel) else "a client"
 
-    def left(self) -> bool:
+    def has_left(self) -> bool:
         """Return whether the client has closed the connection."""
-        return isinstance(self.channel, PollableChannel) and self.channel.hung_up()
+        return isinstance(self.channel, PollableChannel) and self.channel.is_hung_up()
 
 
 class Admission:
@@ -155,24 +155,24 @@ class Admission:
             one is refused.
         """
         if self._selector is None:
-            return self._simple_step(timeout, busy())
+            return self._accept_next(timeout, busy())
         now = time.monotonic()
         waits = [guest.deadline - now for guest in self._guests.values()]
         waits += [self._throttle.wait(guest.name) for guest, _ in self._held]
         events = self._selector.select(0 if self._greeted else max(min([timeout, *waits]), 0))
-        self._judge_held()
+        self._check_postponed_proofs()
         for key, _ in events:
             guest = self._guests.get(key.fd)
             if guest is not None:
-                self._attend(
-                    guest, lambda: not all(other.left() for other in self._greeted) or busy()
+                self._handle_client(
+                    guest, lambda: not all(other.has_left() for other in self._greeted) or busy()
                 )
             elif key.fd == self._listener.fileno():  # type: ignore[attr-defined]
-                self._let_in()
+                self._accept_client()
         self._send_away_late()
         return self._greeted.pop(0) if self._greeted else None
 
-    def _simple_step(self, timeout: float, busy: bool) -> PendingClient | None:
+    def _accept_next(self, timeout: float, busy: bool) -> PendingClient | None:
         if busy:
             time.sleep(timeout)
             return None
@@ -181,14 +181,14 @@ class Admission:
             return None
         guest = PendingClient(channel, TargetConversation(self._limits, self._token))
         try:
-            hello(channel, guest.conversation, self._patience)
+            perform_handshake(channel, guest.conversation, self._patience)
         except NNPipeError as error:
             channel.close()
             log.info("%s was not let in: %s", guest.name, error)
             return None
         return guest
 
-    def _let_in(self) -> None:
+    def _accept_client(self) -> None:
         try:
             channel = self._listener.accept(0)
         except TransportError as error:
@@ -210,10 +210,10 @@ class Admission:
         assert self._selector is not None
         self._selector.register(channel.fileno(), selectors.EVENT_READ)
 
-    def _attend(self, guest: PendingClient, busy: Callable[[], bool]) -> None:
+    def _handle_client(self, guest: PendingClient, busy: Callable[[], bool]) -> None:
         conversation, channel = guest.conversation, guest.channel
         assert isinstance(channel, PollableChannel)
-        with self._seeing_off(guest):
+        with self._disconnect_on_error(guest):
             while True:
                 message = conversation.next_message()
                 if message is None:
@@ -225,36 +225,36 @@ class Admission:
                     conversation.received(count)
                     continue
                 if message.kind is FrameKind.HELLO and busy():
-                    self._send_away(guest, self._busy())
+                    self._send_away(guest, self._build_busy_error())
                     return
                 if message.kind is FrameKind.AUTH and self._throttle.wait(guest.name):
-                    self._hold(guest, message)
+                    self._postpone_proof(guest, message)
                     return
-                self._greet(guest, message)
+                self._answer_handshake(guest, message)
                 if conversation.state is ConversationState.EMPTY:
                     return
 
     @contextlib.contextmanager
-    def _seeing_off(self, guest: PendingClient) -> Iterator[None]:
+    def _disconnect_on_error(self, guest: PendingClient) -> Iterator[None]:
         """Disconnect a client if an error occurs in the block."""
         try:
             yield
         except ProtocolError as error:
             if isinstance(error, AuthenticationError):
-                self._throttle.failed(guest.name)
+                self._throttle.record_failure(guest.name)
             log.info("%s was not let in: %s", guest.name, error)
-            self._send_away(guest, failure_of(error))
+            self._send_away(guest, create_failure(error))
         except TransportError:
             self._send_away(guest, None)
 
-    def _greet(self, guest: PendingClient, message: Message) -> None:
+    def _answer_handshake(self, guest: PendingClient, message: Message) -> None:
         assert isinstance(guest.channel, PollableChannel)
-        guest.channel.send_now(guest.conversation.greet(message))
+        guest.channel.send_now(guest.conversation.answer_handshake(message))
         if guest.conversation.state is ConversationState.EMPTY:
-            self._forget(guest)
+            self._remove_client(guest)
             self._greeted.append(guest)
 
-    def _hold(self, guest: PendingClient, message: Message) -> None:
+    def _postpone_proof(self, guest: PendingClient, message: Message) -> None:
         """Let a client wait until its proof is checked; it is not polled meanwhile."""
         guest.deadline = math.inf
         assert isinstance(guest.channel, PollableChannel)
@@ -262,19 +262,19 @@ class Admission:
         self._selector.unregister(guest.channel.fileno())
         self._held.append((guest, message))
 
-    def _judge_held(self) -> None:
+    def _check_postponed_proofs(self) -> None:
         """Check the proofs that have waited long enough, those that have waited longest first."""
         for guest, message in self._held[:]:
             if not self._throttle.wait(guest.name):
                 self._held.remove((guest, message))
-                with self._seeing_off(guest):
-                    self._greet(guest, message)
+                with self._disconnect_on_error(guest):
+                    self._answer_handshake(guest, message)
 
-    def turn_away(self, guest: PendingClient) -> None:
+    def refuse(self, guest: PendingClient) -> None:
         """Refuse a client that has completed the handshake, because another one is being served."""
-        self._send_away(guest, self._busy())
+        self._send_away(guest, self._build_busy_error())
 
-    def _busy(self) -> ErrorPayload:
+    def _build_busy_error(self) -> ErrorPayload:
         """Return why a client is refused; who is being served does not concern it, but for how
         long may help it.
         """
@@ -287,7 +287,7 @@ class Admission:
         return ErrorPayload(ErrorCode.BUSY, text)
 
     def _send_away(self, guest: PendingClient, failure: ErrorPayload | None) -> None:
-        self._forget(guest)
+        self._remove_client(guest)
         if failure is not None:
             with contextlib.suppress(TransportError):
                 assert isinstance(guest.channel, PollableChannel)
@@ -295,7 +295,7 @@ class Admission:
                 guest.channel.shut_down()
         guest.channel.close()
 
-    def _forget(self, guest: PendingClient) -> None:
+    def _remove_client(self, guest: PendingClient) -> None:
         assert isinstance(guest.channel, PollableChannel)
         descriptor = guest.channel.fileno()
         self._held = [(other, message) for other, message in self._held if other is not guest]

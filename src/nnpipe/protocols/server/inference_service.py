@@ -21,10 +21,10 @@ from nnpipe.core.artifact import BUILT_BYTES, Artifact
 from nnpipe.core.errors import NNPipeError, SpecMismatch
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtime_protocol import ServerOptions
-from nnpipe.core.secret import shown_settings
+from nnpipe.core.secret import hide_settings_secrets
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
-from nnpipe.measuring.host import framework_versions, host_facts
+from nnpipe.measuring.host import get_framework_versions, read_host_facts
 from nnpipe.protocols.conversation.conversation import Message
 from nnpipe.protocols.conversation.frame import Buffer, ErrorCode, FrameFlag, FrameKind
 from nnpipe.protocols.conversation.payloads import (
@@ -43,7 +43,7 @@ from nnpipe.protocols.server.shared_page import SharedPage
 _PATH = re.compile(r"(?<![\w./\\:~-])(?:[A-Za-z]:[\\/]|/)[^\s'\"<>|:;,()\[\]{}]+")
 
 
-def without_folders(text: str, *folders: Path) -> str:
+def remove_folders(text: str, *folders: Path) -> str:
     """Return a text in which the paths of files on this machine are shortened to their names.
 
     Names of a model's parts that look like paths (``/conv1/Conv``) are kept,
@@ -64,10 +64,10 @@ def without_folders(text: str, *folders: Path) -> str:
     for folder in sorted(known, key=len, reverse=True):
         if len(Path(folder).parts) > 1:
             text = text.replace(folder + os.sep, "")
-    return _PATH.sub(_last, text)
+    return _PATH.sub(_shorten_path, text)
 
 
-def _last(found: re.Match[str]) -> str:
+def _shorten_path(found: re.Match[str]) -> str:
     path = found[0]
     parts = re.split(r"[\\/]+", path.rstrip("\\/"))
     if path.startswith("/") and not (len(parts) > 2 and Path("/", parts[1]).is_dir()):
@@ -81,14 +81,14 @@ log = logging.getLogger("nnpipe")
 
 
 @functools.cache
-def target_facts() -> dict[str, Any]:
+def read_target_facts() -> dict[str, Any]:
     """Return facts about this machine and its packages; read once, before a server's first
     client.
     """
-    return {"host": host_facts(), "frameworks": framework_versions()}
+    return {"host": read_host_facts(), "frameworks": get_framework_versions()}
 
 
-class Service:
+class InferenceService:
     """Carries out the requests of the protocol with a runtime.
 
     A request that fails raises :class:`Refusal`; the next one may succeed.
@@ -125,10 +125,10 @@ class Service:
         self._inferences = 0
         self._load_ns = 0
         self.actions: dict[FrameKind, Callable[[Message], list[Buffer]]] = {
-            FrameKind.DATA: self._data,
+            FrameKind.DATA: self._put_inputs,
             FrameKind.OUTPUT: lambda message: self.get(),
-            FrameKind.STATS: self._stats,
-            FrameKind.MODEL: self._model,
+            FrameKind.STATS: self._pack_stats,
+            FrameKind.MODEL: self._receive_model,
         }
 
     def place(self, kind: FrameKind, length: int) -> memoryview:
@@ -154,7 +154,7 @@ class Service:
             session.run()
             stopped = time.perf_counter_ns()
         except Exception as error:
-            raise _runtime_failed(error) from error
+            raise _create_refusal(error) from error
         finally:
             if collecting:
                 gc.enable()
@@ -171,7 +171,7 @@ class Service:
         except SpecMismatch as error:
             raise Refusal(ErrorCode.TENSORS, str(error)) from None
         except Exception as error:
-            raise _runtime_failed(error) from error
+            raise _create_refusal(error) from error
 
     def get(self) -> list[Buffer]:
         """Return the outputs, as parts of a payload."""
@@ -182,19 +182,19 @@ class Service:
             self._session.io.check_outputs(batch)
             return list(self._outputs.pack(batch))
         except Exception as error:
-            raise _runtime_failed(error) from error
+            raise _create_refusal(error) from error
 
-    def tellable(self, text: str) -> str:
+    def remove_private_paths(self, text: str) -> str:
         """Return a text without the information that only this machine's log may contain."""
-        return without_folders(text, *self._store.folders)
+        return remove_folders(text, *self._store.folders)
 
-    def _data(self, message: Message) -> list[Buffer]:
+    def _put_inputs(self, message: Message) -> list[Buffer]:
         self.put(message.payload)
         return []
 
-    def _stats(self, message: Message) -> list[Buffer]:
+    def _pack_stats(self, message: Message) -> list[Buffer]:
         received = time.perf_counter_ns()
-        rows = b"" if message.flags & FrameFlag.CLOCK else self._board.new_rows()
+        rows = b"" if message.flags & FrameFlag.CLOCK else self._board.read_new_rows()
         stats = Stats(
             Counter.WALL,
             _NS,
@@ -206,7 +206,7 @@ class Service:
         )
         return [stats.pack()]
 
-    def _model(self, message: Message) -> list[Buffer]:
+    def _receive_model(self, message: Message) -> list[Buffer]:
         if message.flags == FrameFlag.BEGIN:
             self._unload()
             self._offer = ModelOffer.unpack(message.payload)
@@ -219,7 +219,7 @@ class Service:
             self._store.add(unpack_count(payload[:8]), payload[8:])
             return []
         assert self._offer is not None
-        artifact = self._keep(self._offer)
+        artifact = self._finish_model(self._offer)
         return [self._load(artifact).pack()]
 
     def _check_format(self, description: Mapping[str, Any]) -> None:
@@ -237,7 +237,7 @@ class Service:
                 f"--allow-native-code-from-clients",
             )
 
-    def _keep(self, offer: ModelOffer) -> Artifact:
+    def _finish_model(self, offer: ModelOffer) -> Artifact:
         kept = self._store.finish()
         said = offer.description
         try:
@@ -275,11 +275,11 @@ class Service:
             log.warning("the model cannot be loaded: %s", error)
             raise Refusal(ErrorCode.MODEL, str(error)) from error
         except Exception as error:
-            raise _runtime_failed(error) from error
+            raise _create_refusal(error) from error
         self._session = session
         self._inferences = 0
         log.info("loaded in %.3f s", self._load_ns / 1e9)
-        about = target_facts() | {"runtime": shown_settings(self._runtime.describe())}
+        about = read_target_facts() | {"runtime": hide_settings_secrets(self._runtime.describe())}
         if (built := session.stats().get(BUILT_BYTES)) is not None:
             about[BUILT_BYTES] = built
         return LoadedModel(self._load_ns, session.io.to_json(), about)
@@ -303,7 +303,7 @@ class Service:
         self._store.close()
 
 
-def _runtime_failed(error: Exception) -> Refusal:
+def _create_refusal(error: Exception) -> Refusal:
     if isinstance(error, MemoryError):
         return Refusal(ErrorCode.MEMORY, str(error))
     text = str(error) if isinstance(error, NNPipeError) else f"{type(error).__name__}: {error}"

@@ -28,9 +28,14 @@ from typing import BinaryIO
 
 import numpy as np
 
-from nnpipe.core.artifact import sidecar_of
-from nnpipe.core.files import FULL, sha256_of
-from nnpipe.core.leases import LeasedFolder, open_leased, sweep, sweep_files
+from nnpipe.core.artifact import get_sidecar_path
+from nnpipe.core.files import FULL, compute_sha256
+from nnpipe.core.leases import (
+    LeasedFolder,
+    open_leased,
+    remove_abandoned_files,
+    remove_abandoned_folders,
+)
 from nnpipe.protocols.conversation.frame import ErrorCode
 from nnpipe.protocols.conversation.payloads import ErrorPayload, ModelOffer
 
@@ -60,29 +65,31 @@ class SpaceReservation:
         self._end = at
         self._size = size
 
-    def reach(self, end: int) -> None:
+    def reserve(self, end: int) -> None:
         """Reserve space up to this byte."""
         while self._end < end:
             until = min(self._end + _WINDOW, self._size)
-            if until <= self._end or not _reserved(self._descriptor, self._end, until - self._end):
+            if until <= self._end or not _reserve_space(
+                self._descriptor, self._end, until - self._end
+            ):
                 self._end = self._size  # do not try again
                 return
             self._end = until
 
-    def give_back(self, end: int) -> None:
+    def release(self, end: int) -> None:
         """Release the reserved space after the first ``end`` bytes, which have been written."""
         if self._end > end:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, end)
 
 
-def _reserved(descriptor: int, at: int, length: int) -> bool:
-    fallocate = _fallocate()
+def _reserve_space(descriptor: int, at: int, length: int) -> bool:
+    fallocate = _load_fallocate()
     return fallocate is not None and fallocate(descriptor, _KEEP_SIZE, at, length) == 0
 
 
 @functools.cache
-def _fallocate() -> Callable[[int, int, int, int], int] | None:
+def _load_fallocate() -> Callable[[int, int, int, int], int] | None:
     """Return Linux's ``fallocate``; the portable function of ``os`` makes the file longer, and
     may write zeros.
     """
@@ -144,7 +151,7 @@ class PartialUpload:
     had: int
 
     @classmethod
-    def of(cls, final: Path, offer: ModelOffer, place: Path) -> PartialUpload:
+    def open_for(cls, final: Path, offer: ModelOffer, place: Path) -> PartialUpload:
         """Open the part of an earlier upload if no other process uses it, otherwise a new file
         in a private folder.
         """
@@ -192,7 +199,7 @@ class IncomingModel:
         if partial is not None:
             self._room = SpaceReservation(partial.file.fileno(), partial.had, offer.size)
             self._thread = threading.Thread(
-                target=self._hash, args=(partial,), name="nnpipe-store", daemon=True
+                target=self._hash_parts, args=(partial,), name="nnpipe-store", daemon=True
             )
             self._thread.start()
 
@@ -218,26 +225,26 @@ class IncomingModel:
         partial = self._partial
         if partial is not None:
             self._full.put((content, current))
-            self._room.reach(self._at)
+            self._room.reserve(self._at)
             try:
                 _write_all(partial.file, content)
             except OSError as error:
                 if error.errno in FULL:
                     partial.path.unlink(missing_ok=True)  # it is the file that fills the disk
-                raise refusal_of(error) from None
+                raise create_refusal(error) from None
 
     def finish(self) -> StoredModel:
         """Check the whole file and move it to its destination."""
         try:
             self.stop()
-            self._place()
+            self._link_file()
         except OSError as error:
-            raise refusal_of(error) from None
+            raise create_refusal(error) from None
         finally:
             self.close()
         return self._kept
 
-    def _place(self) -> None:
+    def _link_file(self) -> None:
         """Link the file under its names while no other process can write to it."""
         if self._unreadable is not None:
             raise self._unreadable
@@ -262,16 +269,16 @@ class IncomingModel:
         if thread is not None:
             self._full.put(None)
             thread.join()
-            self._room.give_back(self._at)
+            self._room.release(self._at)
 
     def close(self) -> None:
         """Release the file for other processes."""
         if self._partial is not None:
             self._partial.file.close()
 
-    def _hash(self, partial: PartialUpload) -> None:
+    def _hash_parts(self, partial: PartialUpload) -> None:
         try:
-            self._hash_what_was_there(partial)
+            self._hash_existing(partial)
         except OSError as error:
             self._unreadable = error  # raised when the model is complete
         while (item := self._full.get()) is not None:
@@ -280,7 +287,7 @@ class IncomingModel:
             if memory is not None:
                 self._free.put(memory)
 
-    def _hash_what_was_there(self, partial: PartialUpload) -> None:
+    def _hash_existing(self, partial: PartialUpload) -> None:
         had = partial.had
         if not had:
             return
@@ -295,7 +302,7 @@ class IncomingModel:
                 had -= len(block)
 
 
-def use_again(final: Path, offer: ModelOffer, loadable: Path) -> bool:
+def reuse_model(final: Path, offer: ModelOffer, loadable: Path) -> bool:
     """Return whether the model is already complete; if so, give it the name ``loadable``, too."""
     try:
         if not final.is_file() or final.stat().st_size != offer.size:
@@ -303,7 +310,7 @@ def use_again(final: Path, offer: ModelOffer, loadable: Path) -> bool:
         _link(final, loadable)
     except FileNotFoundError:  # removed in the meantime
         return False
-    if loadable.stat().st_size == offer.size and sha256_of(loadable) == offer.sha256.hex():
+    if loadable.stat().st_size == offer.size and compute_sha256(loadable) == offer.sha256.hex():
         return True
     loadable.unlink()
     return False
@@ -325,7 +332,7 @@ def _write_all(file: BinaryIO, content: memoryview | bytes) -> None:
         content = content[file.write(content) :]
 
 
-def refusal_of(error: OSError) -> Refusal:
+def create_refusal(error: OSError) -> Refusal:
     """Return the refusal for a client after an error of the file system."""
     if error.errno in FULL:
         return Refusal(ErrorCode.NO_SPACE, "the disk is full")
@@ -381,14 +388,14 @@ class ModelStore:
                 ErrorCode.NO_SPACE,
                 f"the model has {offer.size:,} bytes, this server takes {self._most:,}",
             )
-        final = self._path_for(offer)
+        final = self._build_path(offer)
         try:
             final.parent.mkdir(parents=True, exist_ok=True)
-            place = self._place_of_its_own(final)
-            if use_again(final, offer, place / final.name):
+            place = self._create_folder(final)
+            if reuse_model(final, offer, place / final.name):
                 self._incoming = IncomingModel(final, place, offer, None, self._part)
                 return offer.size
-            partial = PartialUpload.of(final, offer, place)
+            partial = PartialUpload.open_for(final, offer, place)
             try:
                 if shutil.disk_usage(final.parent).free < offer.size - partial.had + _RESERVE:
                     wanted = offer.size - partial.had
@@ -403,13 +410,13 @@ class ModelStore:
                 partial.file.close()
                 raise
         except OSError as error:
-            raise refusal_of(error) from None
+            raise create_refusal(error) from None
         return partial.had
 
-    def _place_of_its_own(self, final: Path) -> Path:
+    def _create_folder(self, final: Path) -> Path:
         """Return an empty folder on the same disk, and remove the content of earlier ones."""
         if self._own is None:
-            sweep(final.parent, _PREFIX)
+            remove_abandoned_folders(final.parent, _PREFIX)
             self._own = LeasedFolder(final.parent, _PREFIX)
         for before in self._own.path.iterdir():
             shutil.rmtree(before, ignore_errors=True)
@@ -466,7 +473,7 @@ class ModelStore:
         written = kept.loadable.with_name("description")
         # written again for each use, so it need not be flushed to the disk
         written.write_bytes(description)
-        os.replace(written, sidecar_of(kept.path))
+        os.replace(written, get_sidecar_path(kept.path))
 
     def close(self) -> None:
         """Stop an upload, and release the loaded model."""
@@ -475,7 +482,7 @@ class ModelStore:
             self._own.close()
             self._own = None
 
-    def _path_for(self, offer: ModelOffer) -> Path:
+    def _build_path(self, offer: ModelOffer) -> Path:
         if not self._place.is_dir():
             return self._place
         name, suffix = offer.description.get("name") or "", offer.description.get("suffix") or ""
@@ -490,10 +497,10 @@ class ModelStore:
         return self._place / (name or offer.sha256.hex()[:16] + suffix)
 
 
-def tidy(place: Path) -> None:
+def remove_leftovers(place: Path) -> None:
     """Remove the files of killed servers from the folder of models, except for uploads that can
     be resumed.
     """
     folder = place if place.is_dir() else place.parent
-    sweep(folder, _PREFIX)
-    sweep_files(folder, ".", PART)
+    remove_abandoned_folders(folder, _PREFIX)
+    remove_abandoned_files(folder, ".", PART)

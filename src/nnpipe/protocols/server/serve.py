@@ -20,17 +20,17 @@ from pathlib import Path
 
 from nnpipe.core.child_processes import die_with_parent, run_forked
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.leases import temporary_folder
+from nnpipe.core.leases import create_temporary_folder
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtime_protocol import Channel, Listener, RuntimeProtocol, ServerOptions
 from nnpipe.measuring.counters import GPUs
-from nnpipe.protocols.conversation.frame import ErrorCode, available
+from nnpipe.protocols.conversation.frame import ErrorCode, get_check_bits
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.payloads import ErrorPayload
 from nnpipe.protocols.conversation.target import TargetConversation
 from nnpipe.protocols.server.admission import Admission, PendingClient
-from nnpipe.protocols.server.inference_service import Service, target_facts
-from nnpipe.protocols.server.model_store import ModelStore, tidy
+from nnpipe.protocols.server.inference_service import InferenceService, read_target_facts
+from nnpipe.protocols.server.model_store import ModelStore, remove_leftovers
 from nnpipe.protocols.server.shared_page import Phase, SharedPage
 from nnpipe.protocols.server.supervised_worker import SupervisedWorker
 from nnpipe.protocols.server.worker import ClientWorker, refuse
@@ -47,7 +47,7 @@ def check_exposure(protocol: RuntimeProtocol, options: ServerOptions) -> None:
     ConfigError
         If other machines can reach the address, and neither a token nor ``insecure`` was given.
     """
-    if protocol.exposed() and options.token_file is None and not options.insecure:
+    if protocol.is_exposed() and options.token_file is None and not options.insecure:
         raise ConfigError(
             "other machines can reach this address: name a file that holds a shared token "
             "(--token-file), or serve everybody with --insecure"
@@ -89,14 +89,14 @@ def serve(
     """
     options = options or ServerOptions()
     check_exposure(protocol, options)
-    token = options.token()
-    limits = Limits(largest=options.max_input_bytes, checks=available())
+    token = options.read_token()
+    limits = Limits(largest=options.max_input_bytes, checks=get_check_bits())
     with contextlib.ExitStack() as stack:
         place = options.save_model_path
         if place is None:
-            place = stack.enter_context(temporary_folder())
+            place = stack.enter_context(create_temporary_folder())
         else:
-            tidy(place)
+            remove_leftovers(place)
         listener = stack.enter_context(protocol.listen())
         reception = Admission(listener, limits, token, options.greeting_timeout)
         # opened once, since opening the driver for each client fragments memory
@@ -104,7 +104,7 @@ def serve(
         supervisor = _Supervisor(reception, runtime, options, place, limits, stopping, gpus)
         if wake is not None:
             reception.watch(wake)
-        target_facts()
+        read_target_facts()
         try:
             ready(listener)
             supervisor.run()
@@ -112,10 +112,10 @@ def serve(
             supervisor.stop()
             reception.close(ErrorPayload(ErrorCode.STOPPING, ""))
             if options.save_model_path is not None:
-                tidy(options.save_model_path)  # a worker that was killed could not
+                remove_leftovers(options.save_model_path)  # a worker that was killed could not
 
 
-def attend(
+def serve_client(
     channel: Channel,
     conversation: TargetConversation,
     runtime: Runtime,
@@ -126,7 +126,7 @@ def attend(
 ) -> str:
     """Serve one client in this process after its handshake, and return the reason for the end."""
     store = ModelStore(place, options.max_model_bytes, conversation.limits.part)
-    service = Service(runtime, options, store, board)
+    service = InferenceService(runtime, options, store, board)
     return ClientWorker(
         channel, conversation, service, board, options.idle_timeout, stopping
     ).serve()
@@ -162,31 +162,31 @@ class _Supervisor:
                 waiting, self._next = self._next, None
                 self._start(waiting)
                 continue
-            guest = self._reception.step(_TICK if self._worker is not None else 1.0, self._taken)
+            guest = self._reception.step(_TICK if self._worker is not None else 1.0, self._is_busy)
             if guest is None:
                 continue
-            if self._taken():
-                self._reception.turn_away(guest)
+            if self._is_busy():
+                self._reception.refuse(guest)
                 continue
             if self._next is not None:
                 self._next.channel.close()
             self._next = guest
 
-    def _taken(self) -> bool:
+    def _is_busy(self) -> bool:
         """Return whether a client is being served, or one is waiting for the previous client's
         worker to end.
 
         A waiting client that has left does not count.
         """
-        waits = self._next is not None and not self._next.left()
-        return waits or (self._worker is not None and not self._worker.left())
+        waits = self._next is not None and not self._next.has_left()
+        return waits or (self._worker is not None and not self._worker.has_left())
 
     def _start(self, guest: PendingClient) -> None:
         log.info("%s is being served", guest.name)
         self._reception.serving_since = time.monotonic()
         if not self._options.isolate or not hasattr(os, "fork"):
             board = SharedPage()
-            reason = attend(
+            reason = serve_client(
                 guest.channel,
                 guest.conversation,
                 self._runtime,
@@ -203,12 +203,12 @@ class _Supervisor:
         board.begin(Phase.WAITING, guest.conversation.number)
         supervisor, pid = os.getpid(), _fork()
         if pid == 0:
-            run_forked(lambda: self._work(guest, board, supervisor))
+            run_forked(lambda: self._run_worker(guest, board, supervisor))
         self._worker = SupervisedWorker(pid, guest, board, self._options, self._gpus)
         if self._worker.descriptor is not None:
             self._reception.watch(self._worker.descriptor)
 
-    def _work(self, guest: PendingClient, board: SharedPage, supervisor: int) -> None:
+    def _run_worker(self, guest: PendingClient, board: SharedPage, supervisor: int) -> None:
         """Serve a client in the worker process."""
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
@@ -217,7 +217,7 @@ class _Supervisor:
         signal.set_wakeup_fd(-1)
         die_with_parent(supervisor)
         self._reception.abandon()
-        reason = attend(
+        reason = serve_client(
             guest.channel, guest.conversation, self._runtime, self._options, self._place, board
         )
         log.info("%s: %s", guest.name, reason)

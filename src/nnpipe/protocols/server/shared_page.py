@@ -53,7 +53,7 @@ class SharedPage:
         words[_SINCE] = time.monotonic_ns()
         self._page[0] = phase
 
-    def doing(self) -> tuple[Phase, float, int]:
+    def read_phase(self) -> tuple[Phase, float, int]:
         """Supervisor: return the worker's phase, the seconds since it began, and the number of
         the request.
         """
@@ -70,7 +70,7 @@ class SharedPage:
         self._page[at : at + ROW_SIZE] = row
         self._words[_COUNT] = count + 1
 
-    def new_rows(self) -> bytes:
+    def read_new_rows(self) -> bytes:
         """Worker: return the samples since the last call, except for replaced ones."""
         count = self._words[_COUNT]
         # The oldest sample could be overwritten while it is read here.

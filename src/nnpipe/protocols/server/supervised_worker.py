@@ -11,7 +11,7 @@ import os
 import signal
 import time
 
-from nnpipe.core.child_processes import signal_name
+from nnpipe.core.child_processes import get_signal_name
 from nnpipe.core.runtime_protocol import ServerOptions
 from nnpipe.measuring.counters import GPUs
 from nnpipe.protocols.channels.stream_socket import PollableChannel
@@ -123,14 +123,14 @@ class SupervisedWorker:
         row = self._sampler.row()
         if row is not None:
             self._board.add_row(row)
-        if self._stands_still():
+        if self._is_stopped():
             log.warning(
                 "the process that served %s is stopped and does not go on, it is killed",
                 self._guest.name,
             )
             self.kill(ErrorPayload(ErrorCode.DIED, f"it was stopped for {_STOPPED:g} s"))
             return True
-        phase, seconds, _ = self._board.doing()
+        phase, seconds, _ = self._board.read_phase()
         limit = self._limits.get(phase)
         if limit is None or seconds <= limit:
             self._late_since = None
@@ -142,21 +142,25 @@ class SupervisedWorker:
             log.warning("%s took more than %g s, its process is killed", what, limit)
             self.kill(ErrorPayload(ErrorCode.TIMEOUT, f"{what} took more than {limit:g} s"))
             return True
-        if self.left() and self._left_at is not None and time.monotonic() - self._left_at > _GRACE:
+        if (
+            self.has_left()
+            and self._left_at is not None
+            and time.monotonic() - self._left_at > _GRACE
+        ):
             self.kill(None)
             return True
         return False
 
-    def _stands_still(self) -> bool:
+    def _is_stopped(self) -> bool:
         """Return whether the worker has been stopped for too long by a signal from outside."""
         now = time.monotonic()
         passed, self._looked_at = min(now - self._looked_at, _LONGEST_LOOK), now
         self._stopped_for = self._stopped_for + passed if self._sampler.stopped else 0.0
         return self._stopped_for > _STOPPED
 
-    def left(self) -> bool:
+    def has_left(self) -> bool:
         """Return whether the client has closed the connection."""
-        if self._left_at is None and self._guest.left():
+        if self._left_at is None and self._guest.has_left():
             self._left_at = time.monotonic()
         return self._left_at is not None
 
@@ -178,7 +182,7 @@ class SupervisedWorker:
         """
         deadline = time.monotonic() + _MOMENT
         while (
-            self._board.doing()[0] is Phase.SENDING
+            self._board.read_phase()[0] is Phase.SENDING
             and time.monotonic() < deadline
             and not self._reap()
         ):
@@ -197,8 +201,8 @@ class SupervisedWorker:
         code = os.waitstatus_to_exitcode(self._status)
         if code == 0:
             return
-        how = f"by {signal_name(-code)}" if code < 0 else f"with status {code}"
-        phase = self._board.doing()[0]
+        how = f"by {get_signal_name(-code)}" if code < 0 else f"with status {code}"
+        phase = self._board.read_phase()[0]
         what = {
             Phase.LOADING: " while it loaded the model",
             Phase.RUNNING: " while it ran the model",
@@ -210,11 +214,11 @@ class SupervisedWorker:
         """Send a message in the worker's place, unless it may have stopped in the middle of a
         frame, or uses TLS.
         """
-        phase, _, number = self._board.doing()
+        phase, _, number = self._board.read_phase()
         channel, conversation = self._guest.channel, self._guest.conversation
         if not isinstance(channel, PollableChannel) or channel.opaque:
             return
-        if phase is Phase.SENDING or not channel.writable():
+        if phase is Phase.SENDING or not channel.is_writable():
             end(channel)  # so that earlier bytes arrive
             return
         conversation.number = number

@@ -22,7 +22,7 @@ from nnpipe.protocols.conversation.frame import Buffer, ErrorCode, FrameFlag, Fr
 from nnpipe.protocols.conversation.handshake import VersionMismatch
 from nnpipe.protocols.conversation.payloads import ErrorPayload, pack_log, pack_stamps
 from nnpipe.protocols.conversation.target import TargetConversation
-from nnpipe.protocols.server.inference_service import Service
+from nnpipe.protocols.server.inference_service import InferenceService
 from nnpipe.protocols.server.model_store import Refusal
 from nnpipe.protocols.server.shared_page import Phase, SharedPage
 
@@ -43,7 +43,7 @@ _SKIPPED = ErrorPayload(ErrorCode.SKIPPED, "")
 log = logging.getLogger("nnpipe")
 
 
-def hello(channel: Channel, conversation: TargetConversation, patience: float) -> None:
+def perform_handshake(channel: Channel, conversation: TargetConversation, patience: float) -> None:
     """Perform the handshake on a line with a single client.
 
     Raises
@@ -58,10 +58,10 @@ def hello(channel: Channel, conversation: TargetConversation, patience: float) -
         try:
             message = conversation.next_message()
             if message is not None:
-                channel.send(conversation.greet(message))
+                channel.send(conversation.answer_handshake(message))
                 continue
         except ProtocolError as error:
-            refuse(channel, conversation, failure_of(error))
+            refuse(channel, conversation, create_failure(error))
             raise
         if time.monotonic() > deadline:
             raise LineTimeout("a client did not say who it is in time")
@@ -87,7 +87,7 @@ def end(channel: Channel) -> None:
     channel.close()
 
 
-def failure_of(error: ProtocolError) -> ErrorPayload:
+def create_failure(error: ProtocolError) -> ErrorPayload:
     """Return the payload that tells the client about an error that ends the conversation."""
     if isinstance(error, AuthenticationError):
         return ErrorPayload(ErrorCode.AUTHENTICATION, "")
@@ -117,7 +117,7 @@ class ClientWorker:
         self,
         channel: Channel,
         conversation: TargetConversation,
-        service: Service,
+        service: InferenceService,
         board: SharedPage,
         idle: float,
         stopping: Callable[[], bool] = lambda: False,
@@ -150,34 +150,34 @@ class ClientWorker:
         """Answer requests until the client leaves, and return the reason for the end, for the
         log.
         """
-        handler = _Forward(self._log, self._service.tellable)
+        handler = _LogForwarder(self._log, self._service.remove_private_paths)
         log.addHandler(handler)
         try:
-            return self._serve()
+            return self._serve_requests()
         finally:
             log.removeHandler(handler)
             self._service.close()
             self._channel.close()
 
-    def _serve(self) -> str:
+    def _serve_requests(self) -> str:
         conversation = self._conversation
         try:
             while True:
-                self._answer_what_came()
+                self._answer_received()
                 if not self._receive():
                     where = "" if conversation.between_frames else " in the middle of a frame"
                     return f"it left{where}"
         except RemoteProtocolError as error:
-            refuse(self._channel, conversation, failure_of(error))
+            refuse(self._channel, conversation, create_failure(error))
             return str(error)
-        except _Over as over:
+        except _ConversationEnded as over:
             refuse(self._channel, conversation, over.failure)
             return str(over.failure)
         except TransportError as error:
             return str(error)
 
-    def _answer_what_came(self) -> None:
-        reader, next_message, attend = self._reader, self._next_message, self._attend
+    def _answer_received(self) -> None:
+        reader, next_message, attend = self._reader, self._next_message, self._handle_message
         while (message := next_message()) is not None:
             attend(message)
             if reader.begin == reader.end:
@@ -197,33 +197,33 @@ class ClientWorker:
             except LineTimeout:
                 silent_since = silent_since or time.monotonic() - channel.timeout
                 if self._stopping():
-                    raise _Over(ErrorPayload(ErrorCode.STOPPING, "")) from None
+                    raise _ConversationEnded(ErrorPayload(ErrorCode.STOPPING, "")) from None
                 if not conversation.between_frames:
-                    raise _Over(
+                    raise _ConversationEnded(
                         ErrorPayload(ErrorCode.TIMEOUT, "the rest of a frame did not come")
                     ) from None
                 if time.monotonic() - silent_since > self._idle:
-                    raise _Over(
+                    raise _ConversationEnded(
                         ErrorPayload(ErrorCode.TIMEOUT, f"no request came for {self._idle:g} s")
                     ) from None
                 continue
             if self._late:
-                self._look_at_pace(count)
+                self._check_pace(count)
             self._received(count)
             return count > 0
 
-    def _look_at_pace(self, count: int) -> None:
+    def _check_pace(self, count: int) -> None:
         """Disconnect a client that sends its frame too slowly."""
         now = time.monotonic()
         if not self._due:
             self._due = now + self._channel.timeout
         self._due += count / SLOWEST
         if now > self._due:
-            raise _Over(
+            raise _ConversationEnded(
                 ErrorPayload(ErrorCode.TIMEOUT, "a frame came more slowly than can be waited for")
             )
 
-    def _attend(self, message: Message) -> None:
+    def _handle_message(self, message: Message) -> None:
         conversation, board = self._conversation, self._board
         kind = message.kind
         if message.skipped:
@@ -243,7 +243,7 @@ class ClientWorker:
         except Refusal as refusal:
             failure = refusal.failure
             self._out += conversation.error(
-                ErrorPayload(failure.code, self._service.tellable(failure.text))
+                ErrorPayload(failure.code, self._service.remove_private_paths(failure.text))
             )
         board.phase[0] = _WAITING
         if self._log:
@@ -301,13 +301,13 @@ class ClientWorker:
             self._out += self._conversation.log(self._log.popleft())
 
 
-class _Over(Exception):
+class _ConversationEnded(Exception):
     def __init__(self, failure: ErrorPayload) -> None:
         super().__init__(str(failure))
         self.failure = failure
 
 
-class _Forward(logging.Handler):
+class _LogForwarder(logging.Handler):
     """Keeps log lines until the next answer is sent; the oldest are dropped if there are too
     many.
     """

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.report.charts import Floats, Line
-from nnpipe.report.drawing.shapes import Path, Shape, Words, places
+from nnpipe.report.drawing.shapes import Path, Shape, TextLine, stack_points
 from nnpipe.report.formatting import clean
 
 # width of every picture in points: narrow, so that its text can be read on a telephone
@@ -29,7 +29,7 @@ _STEPS = (1, 2, 2.5, 5, 10)
 
 
 @dataclass(frozen=True)
-class Span:
+class AxisRange:
     """The range of an axis.
 
     Parameters
@@ -54,9 +54,9 @@ class Span:
     names: tuple[str, ...] = ()
 
     @classmethod
-    def around(
+    def from_values(
         cls, values: Iterable[float], margin: float = 0.0, log: bool = False, divisions: int = 5
-    ) -> Span:
+    ) -> AxisRange:
         """Return the range of all finite values with a margin at both ends, given as a share of
         the range.
         """
@@ -83,7 +83,7 @@ class Span:
         given = np.maximum(given, self.low)  # values without a logarithm are drawn at the low end
         return np.asarray(np.log(given / self.low) / math.log(self.high / self.low))
 
-    def ticks(self) -> list[float]:
+    def find_ticks(self) -> list[float]:
         """Return the values of the ticks."""
         if self.names:
             return [float(number) for number, name in enumerate(self.names) if name]
@@ -98,13 +98,13 @@ class Span:
             found = [tick for tick in found if self.low <= tick <= self.high]
             if len(found) >= 3:
                 return found
-        return self._even()
+        return self._compute_even_ticks()
 
     def text(self, tick: float) -> str:
         """Return the text of a tick."""
-        return self.names[int(tick)] if self.names else written(tick)
+        return self.names[int(tick)] if self.names else format_tick_value(tick)
 
-    def _even(self) -> list[float]:
+    def _compute_even_ticks(self) -> list[float]:
         rough = (self.high - self.low) / self.divisions
         power = 10.0 ** math.floor(math.log10(rough))
         step = next((s * power for s in _STEPS if s * power >= rough * (1 - 1e-9)), 10 * power)
@@ -115,38 +115,38 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Plane:
+class PlotArea:
     """The area of a plot in points, with the ranges of its axes."""
 
     left: float
     top: float
     right: float
     bottom: float
-    x: Span
-    y: Span
+    x: AxisRange
+    y: AxisRange
 
-    def across(self, values: npt.ArrayLike) -> Floats:
+    def to_x(self, values: npt.ArrayLike) -> Floats:
         """Return the x coordinates of values in points."""
         return np.asarray(self.left + self.x.shares(values) * (self.right - self.left))
 
-    def up(self, values: npt.ArrayLike) -> Floats:
+    def to_y(self, values: npt.ArrayLike) -> Floats:
         """Return the y coordinates of values in points."""
         return np.asarray(self.bottom - self.y.shares(values) * (self.bottom - self.top))
 
-    def curve(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Floats:
+    def to_coordinates(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Floats:
         """Return the coordinates (points, 2) of pairs of values in points."""
-        return np.stack([self.across(x), self.up(y)], axis=-1)
+        return np.stack([self.to_x(x), self.to_y(y)], axis=-1)
 
 
-def plane(
+def create_plot_area(
     height: float,
-    x: Span,
-    y: Span,
+    x: AxisRange,
+    y: AxisRange,
     *,
     left: float | None = None,
     above: float = 0.0,
     below: float = 0.0,
-) -> Plane:
+) -> PlotArea:
     """Return the area of a plot in a picture, with room for the text around it.
 
     Parameters
@@ -161,66 +161,77 @@ def plane(
         Points kept free at the upper and the lower edge.
     """
     if left is None:
-        left = 24 + max(length(text, SMALL) for text in [""] + [y.text(tick) for tick in y.ticks()])
-    ends = [x.text(tick) for tick in x.ticks()][-1:] or [""]
-    right = max(10.0, 2 + length(ends[0], SMALL) / 2)
-    return Plane(left, 8 + above, WIDTH - right, height - 36 - below, x, y)
+        left = 24 + max(
+            estimate_text_length(text, SMALL)
+            for text in [""] + [y.text(tick) for tick in y.find_ticks()]
+        )
+    ends = [x.text(tick) for tick in x.find_ticks()][-1:] or [""]
+    right = max(10.0, 2 + estimate_text_length(ends[0], SMALL) / 2)
+    return PlotArea(left, 8 + above, WIDTH - right, height - 36 - below, x, y)
 
 
-def frame(area: Plane, x_label: str, y_label: str = "", *, lines: str = "xy") -> list[Shape]:
+def draw_axes(area: PlotArea, x_label: str, y_label: str = "", *, lines: str = "xy") -> list[Shape]:
     """Return the shapes of the axes with their ticks and names.
 
     Without ``y_label`` the y axis has no text.  ``lines`` names the axes with grid lines.
     """
     shapes: list[Shape] = []
-    x_ticks, y_ticks = area.x.ticks(), area.y.ticks() if y_label else []
-    xs, ys = area.across(x_ticks).tolist(), area.up(y_ticks).tolist()
-    grid = [places((x, area.top), (x, area.bottom)) for x in xs if "x" in lines]
-    grid += [places((area.left, y), (area.right, y)) for y in ys if "y" in lines]
+    x_ticks, y_ticks = area.x.find_ticks(), area.y.find_ticks() if y_label else []
+    xs, ys = area.to_x(x_ticks).tolist(), area.to_y(y_ticks).tolist()
+    grid = [stack_points((x, area.top), (x, area.bottom)) for x in xs if "x" in lines]
+    grid += [stack_points((area.left, y), (area.right, y)) for y in ys if "y" in lines]
     shapes.append(Path(tuple(grid), stroke="line", width=0.6))
-    edge = [places((area.left, area.bottom), (area.right, area.bottom))]
+    edge = [stack_points((area.left, area.bottom), (area.right, area.bottom))]
     if y_label:
-        edge.append(places((area.left, area.top), (area.left, area.bottom)))
+        edge.append(stack_points((area.left, area.top), (area.left, area.bottom)))
     shapes.append(Path(tuple(edge), stroke="line", width=0.8))
     base = area.bottom + 5 + SMALL
     shapes += [
-        Words(x, base, text, SMALL, "muted", "middle")
-        for x, text in _apart(xs, [area.x.text(tick) for tick in x_ticks])
+        TextLine(x, base, text, SMALL, "muted", "middle")
+        for x, text in _remove_overlapping_labels(xs, [area.x.text(tick) for tick in x_ticks])
     ]
     for y, tick in zip(ys, y_ticks, strict=True):
         shapes.append(
-            Words(area.left - 5, y + 0.36 * SMALL, area.y.text(tick), SMALL, "muted", "end")
+            TextLine(area.left - 5, y + 0.36 * SMALL, area.y.text(tick), SMALL, "muted", "end")
         )
     shapes.append(
-        Words((area.left + area.right) / 2, base + 14, clean(x_label, 60), NAME, "muted", "middle")
+        TextLine(
+            (area.left + area.right) / 2, base + 14, clean(x_label, 60), NAME, "muted", "middle"
+        )
     )
     if y_label:
         middle = (area.top + area.bottom) / 2
         shapes.append(
-            Words(2 + 0.8 * NAME, middle, clean(y_label, 60), NAME, "muted", "middle", upright=True)
+            TextLine(
+                2 + 0.8 * NAME, middle, clean(y_label, 60), NAME, "muted", "middle", upright=True
+            )
         )
     return shapes
 
 
-def _apart(places: Sequence[float], texts: Sequence[str]) -> list[tuple[float, str]]:
+def _remove_overlapping_labels(
+    places: Sequence[float], texts: Sequence[str]
+) -> list[tuple[float, str]]:
     """Return the labels with their places, without those that would overlap the one before."""
     found: list[tuple[float, str]] = []
     end = -math.inf
     for place, text in zip(places, texts, strict=True):
-        half = length(text, SMALL) / 2
+        half = estimate_text_length(text, SMALL) / 2
         if place - half > end:
             found.append((place, text))
             end = place + half + 3
     return found
 
 
-def legend(labels: Sequence[str], left: float, width: float) -> list[tuple[float, float, str]]:
+def place_legend(
+    labels: Sequence[str], left: float, width: float
+) -> list[tuple[float, float, str]]:
     """Return the place from the upper left and the text of each label, in rows, with room for a
     marker before it.
     """
     found, x, row = [], left, 0
     for label in (clean(label, 40) for label in labels):
-        needed = 18 + length(label, SMALL)
+        needed = 18 + estimate_text_length(label, SMALL)
         if x > left and x + needed > left + width:
             x, row = left, row + 1
         found.append((x, row * ROW, label))
@@ -228,12 +239,12 @@ def legend(labels: Sequence[str], left: float, width: float) -> list[tuple[float
     return found
 
 
-def written(value: float) -> str:
+def format_tick_value(value: float) -> str:
     """Return the text of a tick."""
     return f"{value:,.12g}".replace("-", "−")
 
 
-def length(text: str, size: float) -> float:
+def estimate_text_length(text: str, size: float) -> float:
     """Return an estimate of a text's length in points, which is rather too long than too short."""
     return size * sum(
         1.0 if unicodedata.east_asian_width(letter) in "WF" else 0.64 for letter in text
@@ -243,7 +254,9 @@ def length(text: str, size: float) -> float:
 COLUMNS = 360  # approximate width of a plot in points
 
 
-def thinned(label: str, x: npt.NDArray[Any], y: npt.NDArray[Any], columns: int = COLUMNS) -> Line:
+def reduce_to_columns(
+    label: str, x: npt.NDArray[Any], y: npt.NDArray[Any], columns: int = COLUMNS
+) -> Line:
     """Return a curve of at most ``columns`` points.
 
     Each point is the median of a column, with the column's minimum and maximum,
@@ -260,7 +273,7 @@ def thinned(label: str, x: npt.NDArray[Any], y: npt.NDArray[Any], columns: int =
     """
     if len(x) <= columns:
         return Line(label, np.asarray(x, np.float64), np.asarray(y, np.float64))
-    starts = column_starts(x, columns)
+    starts = find_column_starts(x, columns)
     ends = np.append(starts[1:], len(x))
     ordered = y.copy()
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
@@ -271,14 +284,14 @@ def thinned(label: str, x: npt.NDArray[Any], y: npt.NDArray[Any], columns: int =
     ) / 2
     return Line(
         label,
-        _centres(x, starts, ends),
+        _compute_column_centres(x, starts, ends),
         middle,
         np.minimum.reduceat(y, starts).astype(np.float64),
         np.maximum.reduceat(y, starts).astype(np.float64),
     )
 
 
-def column_means(
+def compute_column_means(
     x: npt.NDArray[Any], layers: tuple[npt.NDArray[Any], ...], columns: int = COLUMNS
 ) -> tuple[Floats, tuple[Floats, ...]]:
     """Return the centres of the columns and the mean of each layer in them; the means add up
@@ -286,15 +299,15 @@ def column_means(
     """
     if len(x) <= columns:
         return np.asarray(x, np.float64), tuple(np.asarray(layer, np.float64) for layer in layers)
-    starts = column_starts(x, columns)
+    starts = find_column_starts(x, columns)
     ends = np.append(starts[1:], len(x))
     means = tuple(
         np.add.reduceat(layer, starts, dtype=np.float64) / (ends - starts) for layer in layers
     )
-    return _centres(x, starts, ends), means
+    return _compute_column_centres(x, starts, ends), means
 
 
-def column_starts(x: npt.NDArray[Any], columns: int) -> npt.NDArray[np.intp]:
+def find_column_starts(x: npt.NDArray[Any], columns: int) -> npt.NDArray[np.intp]:
     """Return the first index in each of the columns of equal width that ``x`` is divided into,
     without empty ones.
     """
@@ -303,7 +316,7 @@ def column_starts(x: npt.NDArray[Any], columns: int) -> npt.NDArray[np.intp]:
     return starts[starts < len(x)]
 
 
-def _centres(
+def _compute_column_centres(
     x: npt.NDArray[Any], starts: npt.NDArray[np.intp], ends: npt.NDArray[np.intp]
 ) -> Floats:
     centres: Floats = (x[starts].astype(np.float64) + x[ends - 1]) / 2

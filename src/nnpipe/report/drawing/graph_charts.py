@@ -14,19 +14,19 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from nnpipe.report.charts import BoxedFrame, BoxGraph, BoxGroup
-from nnpipe.report.drawing.axes import ROW, SMALL, WIDTH, legend, length
+from nnpipe.report.drawing.axes import ROW, SMALL, WIDTH, estimate_text_length, place_legend
 from nnpipe.report.drawing.shapes import (
     Drawing,
     Path,
     Photo,
     Shape,
-    Words,
-    box,
-    places,
-    series,
-    sign,
+    TextLine,
+    create_marker,
+    create_rectangle,
+    get_series_colour,
+    stack_points,
 )
-from nnpipe.report.formatting import clean, shortened
+from nnpipe.report.formatting import clean, shorten
 
 _BOX, _PASS, _TALL, _PITCH, _GAP = 176.0, 12.0, 30.0, 50.0, 12.0
 _LETTERS = 28  # as many as fit into a box
@@ -36,15 +36,15 @@ _SWEEPS = 4
 _TOP = 34.0
 
 
-def box_graph(chart: BoxGraph) -> Drawing:
+def draw_box_graph(chart: BoxGraph) -> Drawing:
     """Return a drawing of a graph; its width and height grow with the graph."""
-    rows, paths = _layers(chart)
-    _order(rows, paths)
-    centres, width = _centres(rows, len(chart.boxes))
+    rows, paths = _find_layers(chart)
+    _sort_layers(rows, paths)
+    centres, width = _compute_node_centres(rows, len(chart.boxes))
     tops = {node: _TOP + _PITCH * number for number, row in enumerate(rows) for node in row}
     shapes: list[Shape] = [
-        Path((box(8, 8, 21, 16),), fill="series-1", opacity=_SHADES),
-        Words(26, 16, clean(chart.scale_label, 80), SMALL),
+        Path((create_rectangle(8, 8, 21, 16),), fill="series-1", opacity=_SHADES),
+        TextLine(26, 16, clean(chart.scale_label, 80), SMALL),
     ]
     for path in paths:
         line = [(centres[path[0]], tops[path[0]] + _TALL)]
@@ -52,11 +52,14 @@ def box_graph(chart: BoxGraph) -> Drawing:
             line += [(centres[node], tops[node]), (centres[node], tops[node] + _TALL)]
         line.append((centres[path[-1]], tops[path[-1]] - 1))
         x, y = line[-1]
-        head = places((x - 3, y - 5), (x + 3, y - 5), (x, y))
-        shapes += [Path((places(*line),), stroke="muted", width=0.7), Path((head,), fill="muted")]
+        head = stack_points((x - 3, y - 5), (x + 3, y - 5), (x, y))
+        shapes += [
+            Path((stack_points(*line),), stroke="muted", width=0.7),
+            Path((head,), fill="muted"),
+        ]
     for number, each in enumerate(chart.boxes):
         left, top = centres[number] - _BOX / 2, tops[number]
-        area = box(left, top, left + _BOX, top + _TALL)
+        area = create_rectangle(left, top, left + _BOX, top + _TALL)
         shade = _SHADES * float(np.clip(each.shade, 0, 1)) ** _GAMMA
         outline = np.concatenate([area, area[:1]])
         shapes.append(Path((area,), fill="page"))
@@ -66,10 +69,10 @@ def box_graph(chart: BoxGraph) -> Drawing:
         for offset, text in ((12, each.label), (24, each.detail)):
             middle = centres[number]
             shapes.append(
-                Words(
+                TextLine(
                     middle,
                     top + offset,
-                    shortened(clean(text), _LETTERS),
+                    shorten(clean(text), _LETTERS),
                     SMALL - 1,
                     anchor="middle",
                 )
@@ -77,7 +80,7 @@ def box_graph(chart: BoxGraph) -> Drawing:
     return Drawing(width, _TOP + _PITCH * len(rows), tuple(shapes))
 
 
-def _layers(chart: BoxGraph) -> tuple[list[list[int]], list[list[int]]]:
+def _find_layers(chart: BoxGraph) -> tuple[list[list[int]], list[list[int]]]:
     """Return the nodes of each layer, and each arrow as a path of nodes through all layers
     between its ends.
     """
@@ -101,7 +104,7 @@ def _layers(chart: BoxGraph) -> tuple[list[list[int]], list[list[int]]]:
     return rows, paths
 
 
-def _order(rows: list[list[int]], paths: list[list[int]]) -> None:
+def _sort_layers(rows: list[list[int]], paths: list[list[int]]) -> None:
     """Put the nodes of each layer below those that they come from, and above those that they
     lead to.
     """
@@ -123,22 +126,22 @@ def _order(rows: list[list[int]], paths: list[list[int]]) -> None:
             row.sort(key=mean.__getitem__)
 
 
-def _centres(rows: list[list[int]], boxes: int) -> tuple[dict[int, float], float]:
+def _compute_node_centres(rows: list[list[int]], boxes: int) -> tuple[dict[int, float], float]:
     """Return the middle of each node, with each layer in the middle of the picture, and the
     width of that.
     """
 
-    def wide(node: int) -> float:
+    def get_width(node: int) -> float:
         return (_BOX if node < boxes else _PASS) + _GAP
 
-    width = max((sum(map(wide, row)) for row in rows), default=0.0) + 2 * _GAP
+    width = max((sum(map(get_width, row)) for row in rows), default=0.0) + 2 * _GAP
     width = max(width, 300.0)
     centres: dict[int, float] = {}
     for row in rows:
-        x = (width - sum(map(wide, row))) / 2
+        x = (width - sum(map(get_width, row))) / 2
         for node in row:
-            centres[node] = x + wide(node) / 2
-            x += wide(node)
+            centres[node] = x + get_width(node) / 2
+            x += get_width(node)
     return centres, width
 
 
@@ -148,31 +151,31 @@ Corners = tuple[float, float, float, float]
 """Left, top, right and bottom, in points."""
 
 
-def boxed_frame(chart: BoxedFrame) -> Drawing:
+def draw_boxed_frame(chart: BoxedFrame) -> Drawing:
     """Return a drawing of the frame with its boxes and lines; those of the truth are broken."""
-    keys = legend([group.label for group in chart.groups], 0, WIDTH - 20)
+    keys = place_legend([group.label for group in chart.groups], 0, WIDTH - 20)
     above = ROW + keys[-1][1] + 4 if keys else 4.0
     scale = min((WIDTH - 4) / chart.width, _TALLEST * WIDTH / chart.height)
     width, height = chart.width * scale, chart.height * scale
     left = (WIDTH - width) / 2
-    corners = box(left, above, left + width, above + height)
+    corners = create_rectangle(left, above, left + width, above + height)
     shapes: list[Shape] = [Path((corners,), fill="line", opacity=0.35)]
     for (start, top, label), group in zip(keys, chart.groups, strict=True):
-        colour, dashed = _look(group)
-        line = places((2 + start, top + 8.5), (15 + start, top + 8.5))
+        colour, dashed = _select_box_style(group)
+        line = stack_points((2 + start, top + 8.5), (15 + start, top + 8.5))
         shapes += [
             Path((line,), stroke=colour, width=2, dashed=dashed),
-            Words(20 + start, top + 12, label, SMALL),
+            TextLine(20 + start, top + 12, label, SMALL),
         ]
     if chart.picture:
         shapes.append(Photo(left, above, width, height, chart.picture))
     labels: list[tuple[Corners, str, str, bool]] = []
     for group in reversed(chart.groups):  # broken lines stay visible on others
-        colour, dashed = _look(group)
+        colour, dashed = _select_box_style(group)
         for (x, y, w, h), text in zip(group.boxes.tolist(), group.texts, strict=True):
             ends = np.clip([x, y, x + w, y + h], 0, [chart.width, chart.height] * 2) * scale
             edges = (left + ends[0], above + ends[1], left + ends[2], above + ends[3])
-            outline = box(*edges)
+            outline = create_rectangle(*edges)
             shapes.append(
                 Path(
                     (np.concatenate([outline, outline[:1]]),),
@@ -182,17 +185,21 @@ def boxed_frame(chart: BoxedFrame) -> Drawing:
                     tip=text,
                 )
             )
-            labels.append((edges, shortened(clean(text), _MOST_EDGE_LETTERS), colour, dashed))
+            labels.append((edges, shorten(clean(text), _MOST_EDGE_LETTERS), colour, dashed))
         extent = np.array([chart.width, chart.height])
         for points in (np.clip(line, 0, extent) * scale + (left, above) for line in group.lines):
             if len(points) > 1:
                 shapes.append(Path((points,), stroke=colour, width=1.6, dashed=dashed))
-            shapes.append(Path(tuple(sign(0, point, 2.0) for point in points), fill=colour))
-    shapes += _labels(labels, (left, above, left + width, above + height))
+            shapes.append(
+                Path(tuple(create_marker(0, point, 2.0) for point in points), fill=colour)
+            )
+    shapes += _draw_box_labels(labels, (left, above, left + width, above + height))
     return Drawing(WIDTH, above + height + 4, tuple(shapes))
 
 
-def _labels(labels: Sequence[tuple[Corners, str, str, bool]], frame: Corners) -> Iterator[Shape]:
+def _draw_box_labels(
+    labels: Sequence[tuple[Corners, str, str, bool]], frame: Corners
+) -> Iterator[Shape]:
     """Yield the texts of boxes, each on a ground of its own and, where there is room, apart from
     the others.
 
@@ -202,31 +209,35 @@ def _labels(labels: Sequence[tuple[Corners, str, str, bool]], frame: Corners) ->
     for (left, top, right, bottom), text, colour, below in labels:
         if not text:
             continue
-        wide = length(text, SMALL)
+        wide = estimate_text_length(text, SMALL)
         inside, outside = (bottom - 2, bottom + SMALL) if below else (top + SMALL, top - 3)
         other, far = (top + SMALL, top - 3) if below else (bottom - 2, bottom + SMALL)
         columns = [max(1.0, min(x, WIDTH - wide - 1)) for x in (left + 2, right - wide - 2)]
         rows = [max(SMALL, min(y, frame[3])) for y in (inside, outside, other, far)]
         spots = [(x - 1, y - SMALL + 1, x + wide + 1, y + 2.5) for y in rows for x in columns]
         spot = min(
-            spots, key=lambda each: sum(_shared(each, one) for one in taken) + _outside(each, frame)
+            spots,
+            key=lambda each: (
+                sum(_compute_overlap_area(each, one) for one in taken)
+                + _compute_outside_area(each, frame)
+            ),
         )
         taken.append(spot)
-        yield Path((box(*spot),), fill="page", opacity=0.75)
-        yield Words(spot[0] + 1, spot[3] - 2.5, text, SMALL, colour)
+        yield Path((create_rectangle(*spot),), fill="page", opacity=0.75)
+        yield TextLine(spot[0] + 1, spot[3] - 2.5, text, SMALL, colour)
 
 
-def _shared(one: Corners, other: Corners) -> float:
+def _compute_overlap_area(one: Corners, other: Corners) -> float:
     """Return the area that two boxes share."""
     width = min(one[2], other[2]) - max(one[0], other[0])
     height = min(one[3], other[3]) - max(one[1], other[1])
     return max(width, 0.0) * max(height, 0.0)
 
 
-def _outside(one: Corners, frame: Corners) -> float:
+def _compute_outside_area(one: Corners, frame: Corners) -> float:
     """Return the area of a box that is outside of the frame."""
-    return (one[2] - one[0]) * (one[3] - one[1]) - _shared(one, frame)
+    return (one[2] - one[0]) * (one[3] - one[1]) - _compute_overlap_area(one, frame)
 
 
-def _look(group: BoxGroup) -> tuple[str, bool]:
-    return ("ink", True) if group.colour < 0 else (series(group.colour), False)
+def _select_box_style(group: BoxGroup) -> tuple[str, bool]:
+    return ("ink", True) if group.colour < 0 else (get_series_colour(group.colour), False)

@@ -16,33 +16,33 @@ from nnpipe.report.charts import (
     Line,
     Lines,
     ParallelAxes,
+    ParallelLines,
     PointGroup,
     PointLine,
     Points,
-    Strands,
 )
 from nnpipe.report.drawing.axes import (
     NAME,
     ROW,
     SMALL,
     WIDTH,
-    Plane,
-    Span,
-    frame,
-    legend,
-    length,
-    plane,
+    AxisRange,
+    PlotArea,
+    create_plot_area,
+    draw_axes,
+    estimate_text_length,
+    place_legend,
 )
 from nnpipe.report.drawing.shapes import (
     SERIES,
     Drawing,
     Path,
     Shape,
-    Words,
-    box,
-    places,
-    series,
-    sign,
+    TextLine,
+    create_marker,
+    create_rectangle,
+    get_series_colour,
+    stack_points,
 )
 from nnpipe.report.formatting import NOTHING, clean
 
@@ -50,98 +50,111 @@ _MARKED = 60  # curves with fewer points have a marker at each point
 _KEYS = 2  # rows of names above a chart; with more it is higher
 
 
-def lines(chart: Lines) -> Drawing:
+def draw_lines(chart: Lines) -> Drawing:
     """Return a drawing of curves with their bands."""
-    y = _upward(chart)
-    x = Span.around(_ends([line.x for line in chart.lines]), 0.01, chart.log_x, divisions=6)
+    y = _compute_y_range(chart)
+    x = AxisRange.from_values(
+        _find_extremes([line.x for line in chart.lines]), 0.01, chart.log_x, divisions=6
+    )
     keys = (
-        legend([line.label for line in chart.lines], 0, WIDTH - 60) if len(chart.lines) > 1 else []
+        place_legend([line.label for line in chart.lines], 0, WIDTH - 60)
+        if len(chart.lines) > 1
+        else []
     )
     above = ROW + keys[-1][1] if keys else 0.0
     height = (155.0 if chart.flat else 200.0) + max(0.0, above - _KEYS * ROW)
-    area = plane(height, x, y, above=above)
-    shapes = frame(area, chart.x_label, chart.y_label)
+    area = create_plot_area(height, x, y, above=above)
+    shapes = draw_axes(area, chart.x_label, chart.y_label)
     for number, line in enumerate(chart.lines):
-        colour, again = _style(number, line)
+        colour, again = _select_line_style(number, line)
         if line.low is not None and line.high is not None:
             band = np.concatenate(
-                [area.curve(line.x, line.high), area.curve(line.x, line.low)[::-1]]
+                [
+                    area.to_coordinates(line.x, line.high),
+                    area.to_coordinates(line.x, line.low)[::-1],
+                ]
             )
             shapes.append(Path((band,), fill=colour, opacity=0.28))
-        curve = area.curve(line.x, line.y)
+        curve = area.to_coordinates(line.x, line.y)
         if not line.loose:
             shapes.append(Path((curve,), stroke=colour, dashed=again))
         if len(curve) < _MARKED or line.loose:
-            shapes.append(Path(tuple(sign(0, place, 1.5) for place in curve), fill=colour))
+            shapes.append(Path(tuple(create_marker(0, place, 1.5) for place in curve), fill=colour))
     # one has no key
     for number, (line, (left, top, label)) in enumerate(zip(chart.lines, keys, strict=False)):
-        colour, again = _style(number, line)
+        colour, again = _select_line_style(number, line)
         if line.loose:
-            shapes.append(Path((sign(0, (area.left + left + 6.5, top + 8.5), 2.5),), fill=colour))
+            shapes.append(
+                Path((create_marker(0, (area.left + left + 6.5, top + 8.5), 2.5),), fill=colour)
+            )
         else:
-            stroke = places((area.left + left, top + 8.5), (area.left + left + 13, top + 8.5))
+            stroke = stack_points((area.left + left, top + 8.5), (area.left + left + 13, top + 8.5))
             shapes.append(Path((stroke,), stroke=colour, width=2, dashed=again))
-        shapes.append(Words(area.left + left + 18, top + 12, label, SMALL))
+        shapes.append(TextLine(area.left + left + 18, top + 12, label, SMALL))
     return Drawing(WIDTH, height, tuple(shapes))
 
 
-def _style(number: int, line: Line) -> tuple[str, bool]:
+def _select_line_style(number: int, line: Line) -> tuple[str, bool]:
     """Return the colour of a line, and whether it is dashed because another one has that colour."""
-    return ("ink", False) if line.loose else (series(number), number >= SERIES)
+    return ("ink", False) if line.loose else (get_series_colour(number), number >= SERIES)
 
 
-def areas(chart: Areas) -> Drawing:
+def draw_areas(chart: Areas) -> Drawing:
     """Return a drawing of stacked areas."""
     x, layers = chart.x, [layer for _, layer in chart.layers]
     if len(x) == 1:  # an area needs two points
         x, layers = x[0] + np.array([-0.5, 0.5]), [np.repeat(layer, 2) for layer in layers]
     tops = np.cumsum(np.stack([np.zeros(len(x)), *layers]), axis=0)
-    keys = legend([label for label, _ in chart.layers], 0, WIDTH - 60)
+    keys = place_legend([label for label, _ in chart.layers], 0, WIDTH - 60)
     top = float(np.max(tops[-1]))
-    area = plane(
+    area = create_plot_area(
         210.0,
-        Span.around(_ends([x]), 0.0, divisions=6),
-        Span(0.0, 1.05 * top or 1.0),
+        AxisRange.from_values(_find_extremes([x]), 0.0, divisions=6),
+        AxisRange(0.0, 1.05 * top or 1.0),
         above=ROW + keys[-1][1],
     )
-    shapes = frame(area, chart.x_label, chart.y_label)
+    shapes = draw_axes(area, chart.x_label, chart.y_label)
     for number, (low, high) in enumerate(pairwise(tops)):
-        band = np.concatenate([area.curve(x, high), area.curve(x, low)[::-1]])
-        shapes.append(Path((band,), fill=series(number)))
+        band = np.concatenate([area.to_coordinates(x, high), area.to_coordinates(x, low)[::-1]])
+        shapes.append(Path((band,), fill=get_series_colour(number)))
     for number, (left, above, label) in enumerate(keys):
-        swatch = box(area.left + left, above + 4, area.left + left + 13, above + 12)
-        shapes.append(Path((swatch,), fill=series(number)))
-        shapes.append(Words(area.left + left + 18, above + 12, label, SMALL))
+        swatch = create_rectangle(area.left + left, above + 4, area.left + left + 13, above + 12)
+        shapes.append(Path((swatch,), fill=get_series_colour(number)))
+        shapes.append(TextLine(area.left + left + 18, above + 12, label, SMALL))
     return Drawing(WIDTH, 210.0, tuple(shapes))
 
 
-def histogram(chart: Histogram) -> Drawing:
+def draw_histogram(chart: Histogram) -> Drawing:
     """Return a drawing of a histogram with its marks."""
-    x = Span.around((float(chart.edges[0]), float(chart.edges[-1])), 0.02, chart.log_x, divisions=5)
-    y = Span(0.0, 1.05 * max(float(np.max(chart.counts)), 1.0), divisions=5, whole=True)
+    x = AxisRange.from_values(
+        (float(chart.edges[0]), float(chart.edges[-1])), 0.02, chart.log_x, divisions=5
+    )
+    y = AxisRange(0.0, 1.05 * max(float(np.max(chart.counts)), 1.0), divisions=5, whole=True)
     marks = sorted(chart.marks, key=lambda mark: mark[1])
-    levels = _levels(x.shares([value for _, value in marks]))
+    levels = _compute_label_rows(x.shares([value for _, value in marks]))
     above = 0.85 * ROW * (max(levels) + 1) if marks else 0.0
-    area = plane(200.0, x, y, above=above)
-    shapes = frame(area, chart.x_label, chart.y_label, lines="y")
-    outline = area.curve(
+    area = create_plot_area(200.0, x, y, above=above)
+    shapes = draw_axes(area, chart.x_label, chart.y_label, lines="y")
+    outline = area.to_coordinates(
         np.repeat(chart.edges, 2), np.concatenate([[0], np.repeat(chart.counts, 2), [0]])
     )
     shapes.append(Path((outline,), fill="series-0", opacity=0.85))
     for (label, value), level in zip(marks, levels, strict=True):
-        shapes += _mark(float(area.across(value)), area.top, area.bottom, clean(label, 20), level)
+        shapes += _draw_mark(
+            float(area.to_x(value)), area.top, area.bottom, clean(label, 20), level
+        )
     return Drawing(WIDTH, 200.0, tuple(shapes))
 
 
-def _mark(x: float, top: float, bottom: float, label: str, level: int) -> list[Shape]:
-    line = Path((places((x, top), (x, bottom)),), stroke="ink", width=0.9, dashed=True)
+def _draw_mark(x: float, top: float, bottom: float, label: str, level: int) -> list[Shape]:
+    line = Path((stack_points((x, top), (x, bottom)),), stroke="ink", width=0.9, dashed=True)
     # Near an edge, a label is moved beside its mark, so that it stays in the picture.
-    half = length(label, SMALL) / 2
+    half = estimate_text_length(label, SMALL) / 2
     middle = min(max(x, half + 1), WIDTH - half - 1)
-    return [line, Words(middle, top - 4 - 0.85 * ROW * level, label, SMALL, anchor="middle")]
+    return [line, TextLine(middle, top - 4 - 0.85 * ROW * level, label, SMALL, anchor="middle")]
 
 
-def _levels(shares: Floats) -> list[int]:
+def _compute_label_rows(shares: Floats) -> list[int]:
     """Return the row of each label; a label that would overlap the one before is one row higher."""
     found: list[int] = []
     last = -np.inf
@@ -151,21 +164,23 @@ def _levels(shares: Floats) -> list[int]:
     return found
 
 
-def _upward(chart: Lines) -> Span:
-    ends = _ends([bound for line in chart.lines for bound in _bounds(line.y, line.low, line.high)])
+def _compute_y_range(chart: Lines) -> AxisRange:
+    ends = _find_extremes(
+        [bound for line in chart.lines for bound in _list_known(line.y, line.low, line.high)]
+    )
     if chart.log_y:
-        return Span.around(ends, 0.03, log=True)
+        return AxisRange.from_values(ends, 0.03, log=True)
     if min(ends) < 0:
-        return Span.around(ends, 0.03)
+        return AxisRange.from_values(ends, 0.03)
     top = max(float(np.max(line.y if line.high is None else line.high)) for line in chart.lines)
-    return Span(0.0, 1.05 * max(top, chart.top) or 1.0)
+    return AxisRange(0.0, 1.05 * max(top, chart.top) or 1.0)
 
 
-def _bounds(*given: Floats | None) -> list[Floats]:
+def _list_known(*given: Floats | None) -> list[Floats]:
     return [values for values in given if values is not None]
 
 
-def _ends(given: list[Floats]) -> list[float]:
+def _find_extremes(given: list[Floats]) -> list[float]:
     return [
         float(end) for values in given if len(values) for end in (np.min(values), np.max(values))
     ]
@@ -181,39 +196,41 @@ _ANGLES = np.linspace(0, 2 * np.pi, 8, endpoint=False)
 _DOT = np.stack([np.sin(_ANGLES), -np.cos(_ANGLES)], axis=1)
 
 
-def points(chart: Points) -> Drawing:
+def draw_points(chart: Points) -> Drawing:
     """Return a drawing of points over two axes."""
-    keys = _keys([*chart.groups, *chart.lines])
-    rows = legend(list(keys), 0, WIDTH - 40) if len(keys) > 1 else []
+    keys = _map_label_colours([*chart.groups, *chart.lines])
+    rows = place_legend(list(keys), 0, WIDTH - 40) if len(keys) > 1 else []
     above = ROW + rows[-1][1] if rows else 0.0
     height = _HEIGHT + above
-    area = plane(height, _span(chart.x), _span(chart.y, divisions=5), above=above)
-    shapes = frame(area, chart.x.label, chart.y.label)
+    area = create_plot_area(
+        height, _create_axis_range(chart.x), _create_axis_range(chart.y, divisions=5), above=above
+    )
+    shapes = draw_axes(area, chart.x.label, chart.y.label)
     for group in chart.groups:
-        shapes += _group(area, group)
+        shapes += _draw_point_group(area, group)
     for line in chart.lines:
-        curve = _within(area, line.x, line.y)
+        curve = _clip_coordinates(area, line.x, line.y)
         shapes.append(
             Path(
                 (curve,),
-                stroke=series(line.colour),
+                stroke=get_series_colour(line.colour),
                 width=line.width,
                 opacity=line.strength,
                 dashed=line.dashed,
             )
         )
-    return Drawing(WIDTH, height, (*shapes, *_legend(rows, keys, area.left)))
+    return Drawing(WIDTH, height, (*shapes, *_draw_legend(rows, keys, area.left)))
 
 
-def parallel_axes(chart: ParallelAxes) -> Drawing:
+def draw_parallel_axes(chart: ParallelAxes) -> Drawing:
     """Return a drawing of lines across axes that lie below each other; where one has no value,
     it passes at the end.
     """
-    keys = _keys(chart.groups)
-    rows = legend(list(keys), 0, WIDTH - 40) if len(keys) > 1 else []
+    keys = _map_label_colours(chart.groups)
+    rows = place_legend(list(keys), 0, WIDTH - 40) if len(keys) > 1 else []
     above = (ROW + rows[-1][1] if rows else 0.0) + 22
     height = above + _PITCH * (len(chart.axes) - 1) + 24
-    spans = [_span(axis) for axis in chart.axes]
+    spans = [_create_axis_range(axis) for axis in chart.axes]
     levels = above + _PITCH * np.arange(len(chart.axes))
     left, right = _EDGE, WIDTH - _EDGE
     absent = np.isnan(np.concatenate([group.values for group in chart.groups])).any(axis=0)
@@ -229,91 +246,110 @@ def parallel_axes(chart: ParallelAxes) -> Drawing:
         curves = tuple(np.stack([row, levels], axis=1) for row in lines)
         if curves:
             shapes.append(
-                Path(curves, stroke=series(group.colour), width=1.0, opacity=group.strength)
+                Path(
+                    curves,
+                    stroke=get_series_colour(group.colour),
+                    width=1.0,
+                    opacity=group.strength,
+                )
             )
     for axis, span, level, end in zip(chart.axes, spans, levels.tolist(), ends, strict=True):
-        shapes += _parallel_axis(axis, span, level, left, end)
+        shapes += _draw_parallel_axis(axis, span, level, left, end)
         if end < right:
             shapes.append(
-                Path((places((right, level - 3), (right, level + 3)),), stroke="ink", width=0.8)
+                Path(
+                    (stack_points((right, level - 3), (right, level + 3)),), stroke="ink", width=0.8
+                )
             )
-            shapes.append(Words(right, level + 4 + SMALL, NOTHING, SMALL, "muted", "middle"))
-    return Drawing(WIDTH, height, (*shapes, *_legend(rows, keys, _EDGE)))
+            shapes.append(TextLine(right, level + 4 + SMALL, NOTHING, SMALL, "muted", "middle"))
+    return Drawing(WIDTH, height, (*shapes, *_draw_legend(rows, keys, _EDGE)))
 
 
-def _parallel_axis(
-    axis: ChartAxis, span: Span, level: float, left: float, right: float
+def _draw_parallel_axis(
+    axis: ChartAxis, span: AxisRange, level: float, left: float, right: float
 ) -> Iterator[Shape]:
     label = clean(axis.label, 44)
-    yield Path((places((left, level), (right, level)),), stroke="ink", width=1.2)
-    ticks = span.ticks()
+    yield Path((stack_points((left, level), (right, level)),), stroke="ink", width=1.2)
+    ticks = span.find_ticks()
     at = (left + span.shares(ticks) * (right - left)).tolist()
-    yield Path(tuple(places((x, level - 3), (x, level + 3)) for x in at), stroke="ink", width=0.8)
+    yield Path(
+        tuple(stack_points((x, level - 3), (x, level + 3)) for x in at), stroke="ink", width=0.8
+    )
     # Texts lie over lines: the page's colour behind them keeps them readable.
-    yield _ground(left, level - 8, length(label, NAME))
-    yield Words(left, level - 8, label, NAME)
+    yield _draw_text_background(left, level - 8, estimate_text_length(label, NAME))
+    yield TextLine(left, level - 8, label, NAME)
     end = -np.inf
     for x, tick in zip(at, ticks, strict=True):
         text = span.text(tick)
-        half = length(text, SMALL) / 2
+        half = estimate_text_length(text, SMALL) / 2
         middle = min(max(x, left + half - _EDGE + 1), right - half + _EDGE - 1)
         if middle - half > end:
             end = middle + half + 4
-            yield _ground(middle - 0.85 * half, level + 4 + SMALL, 2 * half)
-            yield Words(middle, level + 4 + SMALL, text, SMALL, "muted", "middle")
+            yield _draw_text_background(middle - 0.85 * half, level + 4 + SMALL, 2 * half)
+            yield TextLine(middle, level + 4 + SMALL, text, SMALL, "muted", "middle")
 
 
-def _ground(left: float, base: float, width: float) -> Path:
+def _draw_text_background(left: float, base: float, width: float) -> Path:
     return Path(
-        (box(left - 1, base - SMALL, left + 0.9 * width, base + 3),), fill="page", opacity=0.85
+        (create_rectangle(left - 1, base - SMALL, left + 0.9 * width, base + 3),),
+        fill="page",
+        opacity=0.85,
     )
 
 
-def _group(area: Plane, group: PointGroup) -> Iterator[Shape]:
-    colour = series(group.colour)
-    at = _within(area, group.x, group.y)
+def _draw_point_group(area: PlotArea, group: PointGroup) -> Iterator[Shape]:
+    colour = get_series_colour(group.colour)
+    at = _clip_coordinates(area, group.x, group.y)
     bars = []
     if group.x_ends is not None:
-        bars += [_within(area, ends, [y, y]) for ends, y in zip(group.x_ends, group.y, strict=True)]
+        bars += [
+            _clip_coordinates(area, ends, [y, y])
+            for ends, y in zip(group.x_ends, group.y, strict=True)
+        ]
     if group.y_ends is not None:
-        bars += [_within(area, [x, x], ends) for ends, x in zip(group.y_ends, group.x, strict=True)]
+        bars += [
+            _clip_coordinates(area, [x, x], ends)
+            for ends, x in zip(group.y_ends, group.x, strict=True)
+        ]
     if bars:
         yield Path(tuple(bars), stroke=colour, width=1.1, opacity=group.strength)
     if not group.tips:
-        outline = _DOT * _RADIUS if group.marker == 0 else sign(group.marker, (0, 0), _RADIUS)
+        outline = (
+            _DOT * _RADIUS if group.marker == 0 else create_marker(group.marker, (0, 0), _RADIUS)
+        )
         # Points at the same place are drawn once.
         dots = tuple(outline + place for place in np.unique(np.round(at, 1), axis=0))
         if dots:
             yield Path(dots, fill=colour, opacity=group.strength)
         return
     for place, tip in zip(at, group.tips, strict=True):
-        outline = sign(group.marker, place, _TIPPED)
+        outline = create_marker(group.marker, place, _TIPPED)
         yield Path(
             (outline,), fill=colour, stroke="page", width=0.6, opacity=group.strength, tip=tip
         )
 
 
-def _within(area: Plane, x: npt.ArrayLike, y: npt.ArrayLike) -> Floats:
+def _clip_coordinates(area: PlotArea, x: npt.ArrayLike, y: npt.ArrayLike) -> Floats:
     """Return the coordinates of points, those beyond an end of an axis at the end."""
-    found = area.curve(x, y)
+    found = area.to_coordinates(x, y)
     return np.stack(
         [np.clip(found[:, 0], area.left, area.right), np.clip(found[:, 1], area.top, area.bottom)],
         axis=1,
     )
 
 
-def _span(axis: ChartAxis, divisions: int = 6) -> Span:
+def _create_axis_range(axis: ChartAxis, divisions: int = 6) -> AxisRange:
     if axis.names:
         every = -(-len(axis.names) // _NAMES)
         names = tuple(
             clean(name, _LONGEST) if number % every == 0 else ""
             for number, name in enumerate(axis.names)
         )
-        return Span(-0.6, len(axis.names) - 0.4, names=names)
-    return Span.around((axis.low, axis.high), 0.03, axis.log, divisions)
+        return AxisRange(-0.6, len(axis.names) - 0.4, names=names)
+    return AxisRange.from_values((axis.low, axis.high), 0.03, axis.log, divisions)
 
 
-def _keys(groups: Iterable[PointGroup | PointLine | Strands]) -> dict[str, int]:
+def _map_label_colours(groups: Iterable[PointGroup | PointLine | ParallelLines]) -> dict[str, int]:
     """Return the colours by label, each once."""
     found: dict[str, int] = {}
     for group in groups:
@@ -322,9 +358,12 @@ def _keys(groups: Iterable[PointGroup | PointLine | Strands]) -> dict[str, int]:
     return found
 
 
-def _legend(
+def _draw_legend(
     rows: Sequence[tuple[float, float, str]], keys: dict[str, int], left: float
 ) -> Iterator[Shape]:
     for (x, top, label), colour in zip(rows, keys.values(), strict=False):
-        yield Path((box(left + x, top + 4, left + x + 13, top + 12),), fill=series(colour))
-        yield Words(left + x + 18, top + 12, label, SMALL)
+        yield Path(
+            (create_rectangle(left + x, top + 4, left + x + 13, top + 12),),
+            fill=get_series_colour(colour),
+        )
+        yield TextLine(left + x + 18, top + 12, label, SMALL)

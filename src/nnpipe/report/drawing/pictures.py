@@ -18,14 +18,15 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import MissingDependency
-from nnpipe.core.foreign_text import html_text
+from nnpipe.core.foreign_text import escape_html
 from nnpipe.report.charts import (
     Areas,
     Bars,
     BoxedFrame,
     BoxGraph,
     Chart,
-    Dots,
+    Distributions,
+    DotPlot,
     Floats,
     Heatmap,
     Histogram,
@@ -34,29 +35,28 @@ from nnpipe.report.charts import (
     ParallelAxes,
     Points,
     Scatter,
-    Spreads,
     StackedBars,
 )
 from nnpipe.report.document import Plot
 from nnpipe.report.drawing import candidate_charts, class_charts, graph_charts, line_charts
-from nnpipe.report.drawing.shapes import COLOURS, Drawing, Path, Photo, Raster, Shape, Words
+from nnpipe.report.drawing.shapes import COLOURS, Drawing, Path, Photo, Raster, Shape, TextLine
 from nnpipe.report.formatting import clean
 
 _DRAWERS: dict[type[Any], Callable[[Any], Drawing]] = {
-    Lines: line_charts.lines,
-    Areas: line_charts.areas,
-    Histogram: line_charts.histogram,
-    Spreads: candidate_charts.spreads,
-    Bars: candidate_charts.bars,
-    StackedBars: candidate_charts.stacked_bars,
-    Scatter: candidate_charts.scatter,
-    Intervals: candidate_charts.intervals,
-    Heatmap: class_charts.heatmap,
-    Dots: class_charts.dots,
-    BoxedFrame: graph_charts.boxed_frame,
-    BoxGraph: graph_charts.box_graph,
-    Points: line_charts.points,
-    ParallelAxes: line_charts.parallel_axes,
+    Lines: line_charts.draw_lines,
+    Areas: line_charts.draw_areas,
+    Histogram: line_charts.draw_histogram,
+    Distributions: candidate_charts.draw_distributions,
+    Bars: candidate_charts.draw_bars,
+    StackedBars: candidate_charts.draw_stacked_bars,
+    Scatter: candidate_charts.draw_scatter,
+    Intervals: candidate_charts.draw_intervals,
+    Heatmap: class_charts.draw_heatmap,
+    DotPlot: class_charts.draw_dot_plot,
+    BoxedFrame: graph_charts.draw_boxed_frame,
+    BoxGraph: graph_charts.draw_box_graph,
+    Points: line_charts.draw_points,
+    ParallelAxes: line_charts.draw_parallel_axes,
 }
 
 
@@ -73,12 +73,12 @@ _FAR = 1e6  # coordinates in points are clipped to this, far outside every pictu
 _TENTHS = [f"{tenths / 10:g}" for tenths in (*range(_REACH), *range(-_REACH, 0))]
 
 
-def body(drawing: Drawing) -> str:
+def render_svg_body(drawing: Drawing) -> str:
     """Return the content of the SVG element, with colours as CSS variables."""
-    return "".join(_element(shape) for shape in drawing.shapes)
+    return "".join(_render_shape(shape) for shape in drawing.shapes)
 
 
-def inline(drawing: Drawing, body: str, description: str) -> str:
+def render_inline_svg(drawing: Drawing, body: str, description: str) -> str:
     """Return an SVG element for a page; it has no ids that could clash, and takes the available
     width.
 
@@ -87,44 +87,48 @@ def inline(drawing: Drawing, body: str, description: str) -> str:
     drawing
         The drawing, for its size.
     body
-        The result of :func:`body`.
+        The result of :func:`render_svg_body`.
     description
         The description for screen readers.
     """
-    text = html_text(clean(description))
+    text = escape_html(clean(description))
     return (
-        f'<svg class="plot" role="img" aria-label="{text}" viewBox="{_box(drawing)}">{body}</svg>'
+        f'<svg class="plot" role="img" aria-label="{text}" '
+        f'viewBox="{_format_view_box(drawing)}">{body}</svg>'
     )
 
 
-def standalone(drawing: Drawing, body: str, title: str, description: str) -> str:
+def render_standalone_svg(drawing: Drawing, body: str, title: str, description: str) -> str:
     """Return the content of an SVG file with fixed colours on a white background, a title and a
     description.
     """
-    size = f'width="{drawing.width:g}pt" height="{drawing.height:g}pt" viewBox="{_box(drawing)}"'
+    size = (
+        f'width="{drawing.width:g}pt" height="{drawing.height:g}pt" '
+        f'viewBox="{_format_view_box(drawing)}"'
+    )
     plain = _VARIABLE.sub(lambda found: COLOURS[found[1]], body)
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size} font-family="{_FONTS}">\n'
-        f"<title>{html_text(clean(title))}</title>\n<desc>{html_text(clean(description))}</desc>\n"
+        f"<title>{escape_html(clean(title))}</title>\n<desc>{escape_html(clean(description))}</desc>\n"
         f'<rect width="100%" height="100%" fill="{COLOURS["page"]}"/>\n{plain}\n</svg>\n'
     )
 
 
-def _box(drawing: Drawing) -> str:
+def _format_view_box(drawing: Drawing) -> str:
     return f"0 0 {drawing.width:g} {drawing.height:g}"
 
 
-def _element(shape: Shape) -> str:
+def _render_shape(shape: Shape) -> str:
     if isinstance(shape, Path):
-        return _path(shape)
+        return _render_path(shape)
     if isinstance(shape, Photo):
-        return _image(shape, shape.content, "jpeg", "")
-    return _words(shape) if isinstance(shape, Words) else _raster(shape)
+        return _render_image(shape, shape.content, "jpeg", "")
+    return _render_text(shape) if isinstance(shape, TextLine) else _render_raster(shape)
 
 
-def _path(shape: Path) -> str:
-    data = "".join(_outline(part, bool(shape.fill)) for part in shape.parts)
+def _render_path(shape: Path) -> str:
+    data = "".join(_format_path_data(part, bool(shape.fill)) for part in shape.parts)
     look = [f'fill="var(--{shape.fill})"' if shape.fill else 'fill="none"']
     if shape.stroke:
         look += [f'stroke="var(--{shape.stroke})"', f'stroke-width="{shape.width:g}"']
@@ -132,11 +136,11 @@ def _path(shape: Path) -> str:
         look.append(f'opacity="{shape.opacity:.3g}"')
     if shape.dashed:
         look.append('stroke-dasharray="4 2"')
-    inside = f"><title>{html_text(clean(shape.tip))}</title></path>" if shape.tip else "/>"
+    inside = f"><title>{escape_html(clean(shape.tip))}</title></path>" if shape.tip else "/>"
     return f'<path d="{data}" {" ".join(look)}{inside}'
 
 
-def _outline(part: Floats, closed: bool) -> str:
+def _format_path_data(part: Floats, closed: bool) -> str:
     # Each point is relative to the one before, in whole tenths: this is short, and rounding errors
     # do not add up.
     tenths = np.rint(10 * part.clip(-_FAR, _FAR)).astype(np.int64)
@@ -151,8 +155,8 @@ def _outline(part: Floats, closed: bool) -> str:
     return first + (f"l{rest}" if rest else "").replace(" -", "-") + ("z" if closed else "")
 
 
-def _words(shape: Words) -> str:
-    text = html_text(shape.text)
+def _render_text(shape: TextLine) -> str:
+    text = escape_html(shape.text)
     place = f'x="{shape.x:.1f}" y="{shape.y:.1f}"'
     if shape.upright:
         place = f'transform="translate({shape.x:.1f} {shape.y:.1f})rotate(-90)"'
@@ -163,11 +167,11 @@ def _words(shape: Words) -> str:
     )
 
 
-def _raster(shape: Raster) -> str:
-    return _image(shape, _png(shape), "png", ' style="image-rendering:pixelated"')
+def _render_raster(shape: Raster) -> str:
+    return _render_image(shape, _encode_png(shape), "png", ' style="image-rendering:pixelated"')
 
 
-def _image(shape: Raster | Photo, content: bytes, kind: str, look: str) -> str:
+def _render_image(shape: Raster | Photo, content: bytes, kind: str, look: str) -> str:
     data = base64.b64encode(content).decode("ascii")
     place = f'x="{shape.x:g}" y="{shape.y:g}" width="{shape.width:g}" height="{shape.height:g}"'
     return (
@@ -175,7 +179,7 @@ def _image(shape: Raster | Photo, content: bytes, kind: str, look: str) -> str:
     )
 
 
-def _png(shape: Raster) -> bytes:
+def _encode_png(shape: Raster) -> bytes:
     """Return opacities of one colour as PNG with a palette (W3C, "Portable Network Graphics",
     3rd edition, 2025).
     """
@@ -192,12 +196,13 @@ def _png(shape: Raster) -> bytes:
         (b"IEND", b""),
     )
     chunks = (
-        struct.pack(">I", len(data)) + name + data + _checksum(name + data) for name, data in parts
+        struct.pack(">I", len(data)) + name + data + _pack_checksum(name + data)
+        for name, data in parts
     )
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
-def _checksum(data: bytes) -> bytes:
+def _pack_checksum(data: bytes) -> bytes:
     return struct.pack(">I", zlib.crc32(data))
 
 
@@ -236,7 +241,7 @@ def to_png(drawing: Drawing) -> bytes:
 
 
 def _put(axes: Any, shape: Shape, level: int) -> None:
-    if isinstance(shape, Words):
+    if isinstance(shape, TextLine):
         _put_words(axes, shape, level)
     elif isinstance(shape, Raster):
         red, green, blue = bytes.fromhex(COLOURS[shape.colour][1:])
@@ -287,7 +292,7 @@ def _put_path(axes: Any, shape: Path, level: int) -> None:
     )
 
 
-def _put_words(axes: Any, shape: Words, level: int) -> None:
+def _put_words(axes: Any, shape: TextLine, level: int) -> None:
     sides = {"start": "left", "middle": "center", "end": "right"}
     axes.text(
         shape.x,
@@ -312,19 +317,19 @@ class Pictures:
     def __init__(self) -> None:
         self._drawn: dict[int, tuple[Plot, Drawing, str]] = {}
 
-    def svg(self, figure: Plot) -> str:
+    def render_svg(self, figure: Plot) -> str:
         """Return the picture as the content of an SVG file."""
-        drawing, body = self._body(figure)
-        return standalone(drawing, body, figure.caption, figure.alt)
+        drawing, body = self._get_body(figure)
+        return render_standalone_svg(drawing, body, figure.caption, figure.alt)
 
-    def inline(self, figure: Plot) -> str:
+    def render_inline(self, figure: Plot) -> str:
         """Return the picture as an SVG element for a page that defines its colours as CSS
         variables.
         """
-        drawing, body = self._body(figure)
-        return inline(drawing, body, figure.alt)
+        drawing, body = self._get_body(figure)
+        return render_inline_svg(drawing, body, figure.alt)
 
-    def png(self, figure: Plot) -> bytes:
+    def render_png(self, figure: Plot) -> bytes:
         """Return the picture as the content of a PNG file, at twice the size of the SVG.
 
         Raises
@@ -334,10 +339,10 @@ class Pictures:
         """
         return to_png(draw(figure.chart))
 
-    def _body(self, figure: Plot) -> tuple[Drawing, str]:
+    def _get_body(self, figure: Plot) -> tuple[Drawing, str]:
         found = self._drawn.get(id(figure))
         if found is None:
             drawing = draw(figure.chart)
             # The plot is kept with its picture, so that no other plot can get its id().
-            found = self._drawn[id(figure)] = (figure, drawing, body(drawing))
+            found = self._drawn[id(figure)] = (figure, drawing, render_svg_body(drawing))
         return found[1:]

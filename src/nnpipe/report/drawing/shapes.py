@@ -63,7 +63,7 @@ class Path:
 
 
 @dataclass(frozen=True)
-class Words:
+class TextLine:
     """A line of text.
 
     ``anchor`` names the part of the text that is at ``x``: ``start``, ``middle``
@@ -102,7 +102,7 @@ class Photo:
     content: bytes
 
 
-Shape = Path | Words | Raster | Photo
+Shape = Path | TextLine | Raster | Photo
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,19 +114,19 @@ class Drawing:
     shapes: tuple[Shape, ...]
 
 
-def series(number: int) -> str:
+def get_series_colour(number: int) -> str:
     """Return the name of the colour of a candidate or curve."""
     return f"series-{number % SERIES}"
 
 
-def places(*points: tuple[float, float]) -> Floats:
+def stack_points(*points: tuple[float, float]) -> Floats:
     """Return points as an array (points, 2)."""
     return np.array(points, np.float64)
 
 
-def box(left: float, top: float, right: float, bottom: float) -> Floats:
+def create_rectangle(left: float, top: float, right: float, bottom: float) -> Floats:
     """Return the corners (4, 2) of a rectangle to be filled."""
-    return places((left, top), (right, top), (right, bottom), (left, bottom))
+    return stack_points((left, top), (right, top), (right, bottom), (left, bottom))
 
 
 _ANGLES = np.linspace(0, 2 * np.pi, 24, endpoint=False)
@@ -147,10 +147,10 @@ _CROSS = (
 )
 _SIGNS = (
     _CIRCLE,
-    0.85 * places((-1, -1), (1, -1), (1, 1), (-1, 1)),
-    1.2 * places((0, -1), (1, 0), (0, 1), (-1, 0)),
-    places((0, -1.1), (1.1, 0.9), (-1.1, 0.9)),
-    places((0, 1.1), (1.1, -0.9), (-1.1, -0.9)),
+    0.85 * stack_points((-1, -1), (1, -1), (1, 1), (-1, 1)),
+    1.2 * stack_points((0, -1), (1, 0), (0, 1), (-1, 0)),
+    stack_points((0, -1.1), (1.1, 0.9), (-1.1, 0.9)),
+    stack_points((0, 1.1), (1.1, -0.9), (-1.1, -0.9)),
     0.36 * np.array(_CROSS, np.float64),
     (_CIRCLE * np.tile([1.25, 1, 0.75, 0.55, 0.75, 1], 4)[:, np.newaxis])[::2],
     0.36 * np.array(_CROSS, np.float64) @ np.array([[1, 1], [-1, 1]]) / np.sqrt(2),
@@ -161,7 +161,7 @@ Their number is coprime to that of the colours, so there are 56 different marker
 """
 
 
-def sign(number: int, place: npt.ArrayLike, radius: float) -> Floats:
+def create_marker(number: int, place: npt.ArrayLike, radius: float) -> Floats:
     """Return the outline of a marker at a place; the shape depends on the number."""
     outline: Floats = _SIGNS[number % len(_SIGNS)] * radius + np.asarray(place)
     return outline

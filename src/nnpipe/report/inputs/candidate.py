@@ -13,17 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.errors import ArtifactError, NNPipeError
-from nnpipe.measuring.diagnosis import Doubt, diagnose
-from nnpipe.measuring.doubt import OF_QUALITY
-from nnpipe.measuring.quality_doubts import quality_doubts
-from nnpipe.measuring.quantile_intervals import warm_up_calls
+from nnpipe.measuring.diagnosis import ValidityWarning, diagnose
+from nnpipe.measuring.quality_warnings import check_quality
+from nnpipe.measuring.quantile_intervals import count_warm_up_calls
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import LATENCY, ON_TARGET, CallTime, Series, call_time
 from nnpipe.measuring.statistics import Summary
-from nnpipe.report.formatting import NOTHING, clean, shortened
+from nnpipe.measuring.validity_warning import OF_QUALITY
+from nnpipe.report.formatting import NOTHING, clean, shorten
 from nnpipe.report.inputs.layer_profile import LayerProfile
-from nnpipe.report.inputs.quality import PairedQuality, Quality, comparable, paired
-from nnpipe.report.quantity_text import written
+from nnpipe.report.inputs.quality import PairedQuality, Quality, compare_quality, is_comparable
+from nnpipe.report.quantity_text import format_quantity
 
 TIMES = ("host_ns", "wire_ns", "target_ns")
 _SOMETIMES = ("scheduled_ns", "target_counts")  # under a load, and of targets without a clock
@@ -39,7 +39,7 @@ RESOURCES = (
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A run with all data that the sections of a report need; created by :meth:`of`.
+    """A run with all data that the sections of a report need; created by :meth:`from_run`.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class Candidate:
     latency: Summary | None
     warm_up: int
     steady: Summary | None
-    doubts: tuple[Doubt, ...]
+    doubts: tuple[ValidityWarning, ...]
     round_trip: Summary | None
     inference: Series
     resources: Series
@@ -104,7 +104,7 @@ class Candidate:
     no_profile: str
 
     @classmethod
-    def of(cls, run: Run, number: int = 0, name: str | None = None) -> Candidate:
+    def from_run(cls, run: Run, number: int = 0, name: str | None = None) -> Candidate:
         """Return the candidate of a run after checking the run's data.
 
         Raises
@@ -112,21 +112,21 @@ class Candidate:
         NNPipeError
             If a series, a time or an array is invalid; the message names it.
         """
-        inference = _series(
+        inference = _read_series(
             run,
             "inference",
             "start_ns",
             ("latency_ns",),
             ("samples", "scheduled_ns", "target_counts", *TIMES),
         )
-        resources = _series(run, "resources", "time_ns", (), RESOURCES)
-        paced = _series(run, "paced", "start_ns", ("latency_ns", "asleep"), TIMES)
+        resources = _read_series(run, "resources", "time_ns", (), RESOURCES)
+        paced = _read_series(run, "paced", "start_ns", ("latency_ns", "asleep"), TIMES)
         timed = call_time(inference.columns, run.timing)
         remote = "protocol" in run.components
         # The process that runs the model is on the target.
-        target = _series(run, "target", "time_ns", (), RESOURCES) if remote else None
+        target = _read_series(run, "target", "time_ns", (), RESOURCES) if remote else None
         running = resources if target is None else target
-        memory = known(running, "process_bytes")[1]
+        memory = select_known_values(running, "process_bytes")[1]
         session = run.timing.get("session")
         loaded = (
             session
@@ -134,35 +134,35 @@ class Candidate:
             else run.timing
         )
         times = inference[timed.column] if len(inference) else np.empty(0)
-        warm_up = warm_up_calls(times)
+        warm_up = count_warm_up_calls(times)
         return cls(
             run=run,
             number=number,
-            name=name or title_of(run),
+            name=name or format_run_title(run),
             timed=timed,
-            latency=Summary.of(times) if len(times) else None,
+            latency=Summary.from_values(times) if len(times) else None,
             warm_up=warm_up,
-            steady=Summary.of(times[warm_up:]) if warm_up else None,
+            steady=Summary.from_values(times[warm_up:]) if warm_up else None,
             doubts=(
                 *diagnose(run, warm_up if timed in (LATENCY, ON_TARGET) else None),
-                *quality_doubts(run),
+                *check_quality(run),
             ),
-            round_trip=Summary.of(inference["latency_ns"]) if timed is ON_TARGET else None,
+            round_trip=Summary.from_values(inference["latency_ns"]) if timed is ON_TARGET else None,
             inference=inference,
             resources=resources,
             target=target,
             paced=paced,
-            quality=Quality.of(run),
-            import_ns=_number(run.timing, "import_ns"),
-            load_ns=_number(loaded, "load_ns"),
-            first_ns=_number(run.timing, "first_ns"),
-            size=_number(run.artifact, "size"),
-            throughput=_throughput(run, times, inference),
+            quality=Quality.from_run(run),
+            import_ns=_read_number(run.timing, "import_ns"),
+            load_ns=_read_number(loaded, "load_ns"),
+            first_ns=_read_number(run.timing, "first_ns"),
+            size=_read_number(run.artifact, "size"),
+            throughput=_compute_throughput(run, times, inference),
             peak_memory=float(np.max(memory)) if len(memory) else None,
             verdict=clean(run.verification.get("verdict", ""), 40),
             verdict_reason=clean(run.verification.get("reason", ""), 300),
-            verified_samples=_number(run.verification, "samples"),
-            same_class=_number(run.verification, "same_class"),
+            verified_samples=_read_number(run.verification, "samples"),
+            same_class=_read_number(run.verification, "same_class"),
             profile=LayerProfile.from_json(run.profile) if "layers" in run.profile else None,
             no_profile=clean(run.profile.get("reason", ""), 500),
         )
@@ -177,25 +177,27 @@ class Candidate:
         """Format, compilers and runtime in one line."""
         roles = self.run.components
         format = clean(self.run.artifact.get("format", ""), 40)
-        path = [leaf(part) for part in listed(roles.get("compilers"))]
-        runtime = listed(roles.get("runtime"))
-        path.append(leaf(runtime[0]) if runtime else "in its own framework")
+        path = [get_class_name(part) for part in list_role_components(roles.get("compilers"))]
+        runtime = list_role_components(roles.get("runtime"))
+        path.append(get_class_name(runtime[0]) if runtime else "in its own framework")
         return " · ".join(filter(None, (format, " → ".join(path))))
 
 
-def quality_text(candidate: Candidate) -> str:
+def format_quality(candidate: Candidate) -> str:
     """Return the metric of quality as text, with a question mark if there is reason to distrust
     it.
     """
     if candidate.quality is None:
         return NOTHING
     doubtful = any(doubt.kind in OF_QUALITY for doubt in candidate.doubts)
-    return written(candidate.quality.quantity, candidate.quality.value) + (
+    return format_quantity(candidate.quality.quantity, candidate.quality.value) + (
         " (?)" if doubtful else ""
     )
 
 
-def known(resources: Series, column: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def select_known_values(
+    resources: Series, column: str
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Return the times and values of a column of the resources, without missing values."""
     if column not in resources:
         return np.empty(0), np.empty(0)
@@ -204,7 +206,7 @@ def known(resources: Series, column: str) -> tuple[npt.NDArray[Any], npt.NDArray
     return resources["time_ns"][there], values[there]
 
 
-def candidates_of(runs: Sequence[Run], sources: Sequence[object] = ()) -> tuple[Candidate, ...]:
+def create_candidates(runs: Sequence[Run], sources: Sequence[object] = ()) -> tuple[Candidate, ...]:
     """Return the checked candidates of runs, with unique names.
 
     Raises
@@ -215,7 +217,7 @@ def candidates_of(runs: Sequence[Run], sources: Sequence[object] = ()) -> tuple[
     """
     taken: set[str] = set()
     found = []
-    titles = [title_of(run) for run in runs]
+    titles = [format_run_title(run) for run in runs]
     for number, (run, source) in enumerate(zip_longest(runs, sources[: len(runs)])):
         title, again = titles[number], 2
         if titles.count(title) > 1 and isinstance(source, Path) and sources.count(source) == 1:
@@ -226,31 +228,31 @@ def candidates_of(runs: Sequence[Run], sources: Sequence[object] = ()) -> tuple[
             name, again = f"{title} ({again})", again + 1
         taken.add(name)
         try:
-            found.append(Candidate.of(run, number, name))
+            found.append(Candidate.from_run(run, number, name))
         except NNPipeError as error:
             raise ArtifactError(f"{name if source is None else source}: {error}") from None
     return tuple(found)
 
 
-def title_of(run: Run) -> str:
+def format_run_title(run: Run) -> str:
     """Return a run's title as one line."""
     return clean(run.title, 120) or "untitled"
 
 
-def listed(component: Any) -> list[Any]:
+def list_role_components(component: Any) -> list[Any]:
     """Return the components of a role as a list, which is empty if there are none."""
     if component is None:
         return []
     return list(component) if isinstance(component, (list, tuple)) else [component]
 
 
-def leaf(component: Any) -> str:
+def get_class_name(component: Any) -> str:
     """Return the name of a component's class without its module."""
     path = component.get("class", "") if isinstance(component, Mapping) else component
-    return shortened(clean(path).rpartition(".")[2], 60) or "unnamed"
+    return shorten(clean(path).rpartition(".")[2], 60) or "unnamed"
 
 
-def _series(
+def _read_series(
     run: Run, name: str, axis: str, required: Sequence[str], optional: Sequence[str]
 ) -> Series:
     given = run.series.get(name)
@@ -259,7 +261,7 @@ def _series(
     columns = {}
     for column in (axis, *required, *optional):
         if column in given:
-            columns[column] = _checked(
+            columns[column] = _check_column(
                 name, column, given[column], gaps=name in ("resources", "target") and column != axis
             )
         elif column not in optional:
@@ -272,7 +274,7 @@ def _series(
     return Series(columns)
 
 
-def _checked(name: str, column: str, values: npt.NDArray[Any], gaps: bool) -> npt.NDArray[Any]:
+def _check_column(name: str, column: str, values: npt.NDArray[Any], gaps: bool) -> npt.NDArray[Any]:
     known = values[~np.isnan(values)] if gaps else values
     # Sampling may begin before the first inference, so points in time may be negative.
     least = -np.inf if column in ("start_ns", "time_ns") else 0
@@ -283,7 +285,7 @@ def _checked(name: str, column: str, values: npt.NDArray[Any], gaps: bool) -> np
     return values
 
 
-def _number(mapping: Mapping[str, Any], name: str) -> float | None:
+def _read_number(mapping: Mapping[str, Any], name: str) -> float | None:
     value = mapping.get(name)
     if value is None:
         return None
@@ -301,11 +303,11 @@ def _number(mapping: Mapping[str, Any], name: str) -> float | None:
         raise ArtifactError(f"{name} is too large") from None
 
 
-def _throughput(run: Run, times: npt.NDArray[Any], inference: Series) -> float | None:
+def _compute_throughput(run: Run, times: npt.NDArray[Any], inference: Series) -> float | None:
     if not len(inference):
         return None
     load = run.timing.get("load")
-    busy_ns = _number(load, "busy_ns") if isinstance(load, Mapping) else None
+    busy_ns = _read_number(load, "busy_ns") if isinstance(load, Mapping) else None
     seconds = (busy_ns or float(np.sum(times, dtype=np.float64))) / 1e9
     samples = (
         float(np.sum(inference["samples"])) if "samples" in inference else float(len(inference))
@@ -316,22 +318,22 @@ def _throughput(run: Run, times: npt.NDArray[Any], inference: Series) -> float |
 _MOST_NAMED = 8
 
 
-def pairing(first: Candidate, other: Candidate) -> PairedQuality | None:
+def compare_candidate_quality(first: Candidate, other: Candidate) -> PairedQuality | None:
     """Return the comparison of two candidates; ``None`` unless both were judged on the same
     samples.
     """
-    return paired(first.quality, other.quality)
+    return compare_quality(first.quality, other.quality)
 
 
-def on_the_same_samples(candidates: Sequence[Candidate]) -> bool:
+def have_same_samples(candidates: Sequence[Candidate]) -> bool:
     """Return whether all judged candidates did the same task on the same samples, so that
     metrics can be compared.
     """
     judged = [c.quality for c in candidates if c.quality is not None]
-    return all(comparable(judged[0], each) for each in judged[1:])
+    return all(is_comparable(judged[0], each) for each in judged[1:])
 
 
-def unlike_samples(judged: Sequence[tuple[str, Quality | None]]) -> str:
+def describe_sample_differences(judged: Sequence[tuple[str, Quality | None]]) -> str:
     """Return a sentence that names the samples of candidates which were not judged alike; empty if
     they were.
 
@@ -341,7 +343,7 @@ def unlike_samples(judged: Sequence[tuple[str, Quality | None]]) -> str:
         The name of each candidate with its quality; ``None`` if nothing of it was judged.
     """
     known = [(name, quality) for name, quality in judged if quality is not None]
-    if all(comparable(known[0][1], quality) for _, quality in known[1:]):
+    if all(is_comparable(known[0][1], quality) for _, quality in known[1:]):
         return ""
     told = [
         f"{name}: {quality.task.name}, {quality.samples:,} samples"
@@ -355,7 +357,7 @@ def unlike_samples(judged: Sequence[tuple[str, Quality | None]]) -> str:
     )
 
 
-def unlike_work(first: Quality | None, other: Quality | None) -> str:
+def explain_unequal_work(first: Quality | None, other: Quality | None) -> str:
     """Return why the times of two candidates' calls are not of the same work; empty if they are,
     or it is not known.
     """
@@ -364,7 +366,7 @@ def unlike_work(first: Quality | None, other: Quality | None) -> str:
     return first.task.unlike_work(first.evaluation, other.evaluation)
 
 
-def leading_quality(candidates: Sequence[Candidate]) -> Quality | None:
+def find_leading_quality(candidates: Sequence[Candidate]) -> Quality | None:
     """Return the quality of the first judged candidate, whose metric the headings of tables
     name.
     """

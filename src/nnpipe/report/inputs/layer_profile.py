@@ -64,13 +64,15 @@ class LayerProfile:
         """Return the profile in its JSON form, in which its size is bounded
         (:data:`MOST_LAYERS`).
         """
-        times = _bounded(self.times)
+        times = _limit_layers(self.times)
         rows = times.rows
         layers: dict[str, Any] = {
-            name: "\n".join(_line(getattr(row, name)) for row in rows) for name in _TEXTS
+            name: "\n".join(_format_name(getattr(row, name)) for row in rows) for name in _TEXTS
         }
         layers |= {
-            name: "\n".join("\t".join(map(_line, getattr(row, name)[:_MOST_NAMES])) for row in rows)
+            name: "\n".join(
+                "\t".join(map(_format_name, getattr(row, name)[:_MOST_NAMES])) for row in rows
+            )
             for name in _NAMES
         }
         layers |= {
@@ -78,7 +80,7 @@ class LayerProfile:
             for name in _REALS
         }
         layers |= {
-            name: pack(np.array([_known(getattr(row, name)) for row in rows], np.int64))
+            name: pack(np.array([_encode_count(getattr(row, name)) for row in rows], np.int64))
             for name in _COUNTS
         }
         layers["parameters"] = pack(np.array([row.parameters for row in rows], np.int64))
@@ -108,16 +110,16 @@ class LayerProfile:
             If it is malformed.
         """
         try:
-            rows = _rows(data["layers"])
+            rows = _read_layers(data["layers"])
             times = LayerTimes(
                 clean(data["runtime"], _NAME),
                 rows[:-1],
                 rows[-1],
-                _number(data["run_ns"]),
-                None if data["plain_ns"] is None else _number(data["plain_ns"]),
-                _number(data["coverage"]),
-                None if data["overhead"] is None else _number(data["overhead"]),
-                _texts(data["doubts"]),
+                _read_number(data["run_ns"]),
+                None if data["plain_ns"] is None else _read_number(data["plain_ns"]),
+                _read_number(data["coverage"]),
+                None if data["overhead"] is None else _read_number(data["overhead"]),
+                _read_texts(data["doubts"]),
                 int(data["runs"]),
             )
             if times.run_ns <= 0 or times.runs < 1:
@@ -128,7 +130,7 @@ class LayerProfile:
             ceilings, memory = data["ceilings"], data["memory"]
             return cls(
                 times,
-                _texts(data["reasons"]),
+                _read_texts(data["reasons"]),
                 tuple(live.tolist()),
                 None if ceilings is None else Ceilings.from_json(ceilings),
                 None if memory is None else MemoryUse.from_json(memory),
@@ -143,14 +145,14 @@ class LayerProfile:
             ) from None
 
 
-def _bounded(times: LayerTimes) -> LayerTimes:
+def _limit_layers(times: LayerTimes) -> LayerTimes:
     """Return the times with the costliest layers only, if there are too many, and one row for
     all others.
     """
     places = sorted(range(len(times.layers)), key=lambda place: -times.layers[place].time_ns)
     room, kept = _MOST_CHARACTERS, 0
     for place in places[:MOST_LAYERS]:
-        room -= _length(times.layers[place])
+        room -= _count_characters(times.layers[place])
         if room < 0:
             break
         kept += 1
@@ -170,7 +172,7 @@ def _bounded(times: LayerTimes) -> LayerTimes:
     return replace(times, layers=(*layers, further))
 
 
-def _length(layer: LayerTime) -> int:
+def _count_characters(layer: LayerTime) -> int:
     names = [
         *layer.operations[:_MOST_NAMES],
         *layer.converts[:_MOST_NAMES],
@@ -179,16 +181,18 @@ def _length(layer: LayerTime) -> int:
     return sum(min(len(name), _NAME) + 1 for name in names)
 
 
-def _line(value: Any) -> str:
+def _format_name(value: Any) -> str:
     return clean(value, _NAME)
 
 
-def _known(value: int | None) -> int:
+def _encode_count(value: int | None) -> int:
     return -1 if value is None or not 0 <= value < 1 << 62 else value
 
 
-def _rows(data: Mapping[str, Any]) -> tuple[LayerTime, ...]:
-    columns: dict[str, Sequence[Any]] = {name: _lines(data[name]) for name in (*_TEXTS, *_NAMES)}
+def _read_layers(data: Mapping[str, Any]) -> tuple[LayerTime, ...]:
+    columns: dict[str, Sequence[Any]] = {
+        name: _split_lines(data[name]) for name in (*_TEXTS, *_NAMES)
+    }
     columns |= {
         name: [tuple(filter(None, line.split("\t")[:_MOST_NAMES])) for line in columns[name]]
         for name in _NAMES
@@ -212,7 +216,7 @@ def _rows(data: Mapping[str, Any]) -> tuple[LayerTime, ...]:
     )
 
 
-def _lines(text: Any) -> list[str]:
+def _split_lines(text: Any) -> list[str]:
     if (
         not isinstance(text, str)
         or len(text) > 4 * _MOST_CHARACTERS
@@ -222,13 +226,13 @@ def _lines(text: Any) -> list[str]:
     return text.split("\n")
 
 
-def _texts(values: Any) -> tuple[str, ...]:
+def _read_texts(values: Any) -> tuple[str, ...]:
     if not isinstance(values, list):
         raise TypeError("texts should be a list")
     return tuple(clean(each, _TEXT) for each in values[:_MOST_TEXTS])
 
 
-def _number(value: Any) -> float:
+def _read_number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise TypeError("a time should be a number")
     return float(value)

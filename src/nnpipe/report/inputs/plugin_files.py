@@ -88,7 +88,7 @@ class OutputFile:
         """The path as a URL relative to the folder; ``None`` if a browser might run code in the
         file.
         """
-        inert = _ending(self.name) in _INERT
+        inert = _get_extension(self.name) in _INERT
         return quote(os.fsencode(self.name)) if inert and not self.refused else None
 
     @property
@@ -98,7 +98,7 @@ class OutputFile:
 
 
 @dataclass
-class Budget:
+class ReadBudget:
     """The number of files and bytes that may still be read for a page; all folders of the page
     share it.
     """
@@ -119,13 +119,13 @@ class Budget:
         return ""
 
 
-def output_files(folder: Path, budget: Budget) -> tuple[list[OutputFile], int]:
+def read_output_files(folder: Path, budget: ReadBudget) -> tuple[list[OutputFile], int]:
     """Return the files below a folder and the number of files left out; a folder's own files
     come before subfolders.
     """
     found: list[OutputFile] = []
     more = 0
-    for name, parent in _walk(folder, found):
+    for name, parent in _iter_entries(folder, found):
         if budget.files > 0:
             budget.files -= 1
             found.append(_read(name, parent, budget))
@@ -134,7 +134,7 @@ def output_files(folder: Path, budget: Budget) -> tuple[list[OutputFile], int]:
     return found, more
 
 
-def _walk(folder: Path, unreadable: list[OutputFile]) -> Iterator[tuple[str, int]]:
+def _iter_entries(folder: Path, unreadable: list[OutputFile]) -> Iterator[tuple[str, int]]:
     """Yield the path of each entry that is not a folder, and the descriptor of its open folder;
     links are not followed.
 
@@ -142,11 +142,13 @@ def _walk(folder: Path, unreadable: list[OutputFile]) -> Iterator[tuple[str, int
     """
     seen = 0
 
-    def fail(error: OSError) -> None:
+    def add_unreadable(error: OSError) -> None:
         name = os.path.relpath(error.filename, folder)
         unreadable.append(OutputFile(name, -1, "other", remark=f"cannot be read: {error.strerror}"))
 
-    for place, folders, files, descriptor in os.fwalk(folder, onerror=fail, follow_symlinks=False):
+    for place, folders, files, descriptor in os.fwalk(
+        folder, onerror=add_unreadable, follow_symlinks=False
+    ):
         relative = os.path.relpath(place, folder)
         inner = "" if relative == "." else relative.replace(os.sep, "/") + "/"
         folders.sort()
@@ -162,7 +164,7 @@ def _walk(folder: Path, unreadable: list[OutputFile]) -> Iterator[tuple[str, int
             return
 
 
-def _read(name: str, parent: int, budget: Budget) -> OutputFile:
+def _read(name: str, parent: int, budget: ReadBudget) -> OutputFile:
     place = name.rpartition("/")[2]
     try:
         status = os.lstat(place, dir_fd=parent)
@@ -178,7 +180,7 @@ def _read(name: str, parent: int, budget: Budget) -> OutputFile:
                     name, -1, "other", remark=f"{_sort(status.st_mode)}, not followed"
                 )
             head = handle.read(_MOST_TEXT)
-            kind, mime, remark = _kind(name, head)
+            kind, mime, remark = _find_kind(name, head)
             whole = kind in ("picture", "audio", "video", "other")
             refusal = budget.take(status.st_size if whole else len(head))
             if refusal:
@@ -191,8 +193,8 @@ def _read(name: str, parent: int, budget: Budget) -> OutputFile:
     return OutputFile(name, status.st_size, kind, mime, content, remark)
 
 
-def _kind(name: str, head: bytes) -> tuple[Kind, str, str]:
-    ending = _ending(name)
+def _find_kind(name: str, head: bytes) -> tuple[Kind, str, str]:
+    ending = _get_extension(name)
     if ending in _PICTURES:
         mime, starts = _PICTURES[ending]
         if starts and not head.startswith(starts):
@@ -211,7 +213,7 @@ def _kind(name: str, head: bytes) -> tuple[Kind, str, str]:
     return "other", "", ""
 
 
-def _ending(name: str) -> str:
+def _get_extension(name: str) -> str:
     return PurePosixPath(name).suffix.lower()
 
 
@@ -235,6 +237,6 @@ def _sort(mode: int) -> str:
     return kinds.get(stat.S_IFMT(mode), "not a regular file")
 
 
-def separator(name: str) -> str:
+def get_separator(name: str) -> str:
     """Return the character that separates the cells of a table file."""
-    return _TABLES.get(_ending(name), ",")
+    return _TABLES.get(_get_extension(name), ",")

@@ -13,15 +13,15 @@ from nnpipe.analysis.classification import wilson_interval
 from nnpipe.analysis.quality_intervals import (
     QualityDifference,
     QualityEstimate,
-    quality_difference,
-    quality_estimate,
+    compute_quality_difference,
+    compute_quality_estimate,
 )
 from nnpipe.core.errors import ComponentNotFound
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import QualityMetric
-from nnpipe.core.task import Task, task_named
+from nnpipe.core.task import Task, get_task
 from nnpipe.measuring.constraints import Figure
-from nnpipe.measuring.quantities import Quantity, quality
+from nnpipe.measuring.quantities import Quantity, quality_of
 from nnpipe.measuring.run import Run
 
 CONFIDENCE = 0.95
@@ -44,7 +44,7 @@ class Quality:
     _figures: dict[str, Figure] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
-    def of(cls, run: Run) -> Quality | None:
+    def from_run(cls, run: Run) -> Quality | None:
         """Return the quality of a run; ``None`` if nothing was judged, or its task is not known
         here.
 
@@ -57,7 +57,7 @@ class Quality:
         if evaluation is None or not len(evaluation):
             return None
         try:
-            task = task_named(evaluation.task)
+            task = get_task(evaluation.task)
         except ComponentNotFound:
             return None
         task.check(evaluation)
@@ -71,7 +71,7 @@ class Quality:
     @property
     def quantity(self) -> Quantity:
         """The quantity of that metric."""
-        return quality(self.metric)
+        return quality_of(self.metric)
 
     @property
     def samples(self) -> int:
@@ -81,12 +81,12 @@ class Quality:
     @property
     def figure(self) -> Figure:
         """The metric by which candidates are ranked, with its 95 % interval."""
-        return self.figure_of(self.metric)
+        return self.get_figure(self.metric)
 
-    def figure_of(self, metric: QualityMetric) -> Figure:
+    def get_figure(self, metric: QualityMetric) -> Figure:
         """Return a metric of the task with its 95 % interval."""
         if metric.name not in self._figures:
-            self._figures[metric.name] = figure_of(metric, self.evaluation, CONFIDENCE)
+            self._figures[metric.name] = compute_metric_figure(metric, self.evaluation, CONFIDENCE)
         return self._figures[metric.name]
 
     @property
@@ -128,9 +128,11 @@ class PairedQuality:
     agreement: float | None
 
 
-def figure_of(metric: QualityMetric, evaluation: Evaluation, confidence: float) -> Figure:
+def compute_metric_figure(
+    metric: QualityMetric, evaluation: Evaluation, confidence: float
+) -> Figure:
     """Return a metric of an evaluation with its interval."""
-    found = quality_estimate(metric, evaluation, confidence)
+    found = compute_quality_estimate(metric, evaluation, confidence)
     if math.isnan(found.value):
         return Figure.unknown(f"{metric.title} is not defined for these samples")
     return as_figure(found, evaluation)
@@ -140,43 +142,43 @@ def as_figure(found: QualityEstimate, *evaluations: Evaluation) -> Figure:
     """Return an estimate from evaluations as a figure, which is unknown if it is not finite; the
     reason says why.
     """
-    words = next(filter(None, (each.not_finite_words() for each in evaluations)), "")
+    words = next(filter(None, (each.describe_nonfinite() for each in evaluations)), "")
     value = found.value if math.isfinite(found.value) else None
     return Figure(value, found.low, found.high, found.samples, words)
 
 
-def agreement_of(task: Task, one: Evaluation, other: Evaluation, confidence: float) -> Figure:
+def compute_agreement(task: Task, one: Evaluation, other: Evaluation, confidence: float) -> Figure:
     """Return the share of samples for which two models predict the same."""
     same = task.agreement(one, other)
     if same is None:
         return Figure.unknown(f"the task {task.name!r} does not say when predictions are the same")
-    if words := one.not_finite_words() or other.not_finite_words():
+    if words := one.describe_nonfinite() or other.describe_nonfinite():
         return Figure(float(np.mean(same)), count=len(same), reason=words)
     return Figure(
         float(np.mean(same)), *wilson_interval(int(same.sum()), len(same), confidence), len(same)
     )
 
 
-def paired(
+def compare_quality(
     first: Quality | None, other: Quality | None, confidence: float = CONFIDENCE
 ) -> PairedQuality | None:
     """Return the comparison of two candidates; ``None`` unless both were judged on the same
     samples.
     """
-    if first is None or other is None or not comparable(first, other):
+    if first is None or other is None or not is_comparable(first, other):
         return None
-    gap = quality_difference(first.metric, first.evaluation, other.evaluation, confidence)
+    gap = compute_quality_difference(first.metric, first.evaluation, other.evaluation, confidence)
     return PairedQuality(
-        gap, agreement_of(first.task, first.evaluation, other.evaluation, confidence).value
+        gap, compute_agreement(first.task, first.evaluation, other.evaluation, confidence).value
     )
 
 
-def comparable(first: Quality, other: Quality) -> bool:
+def is_comparable(first: Quality, other: Quality) -> bool:
     """Return whether two candidates did the same task on the same samples, and were judged in
     the same way.
     """
     return (
         first.task.name == other.task.name
-        and first.task.judged_alike(first.evaluation, other.evaluation)
+        and first.task.same_truth(first.evaluation, other.evaluation)
         and first.task.same_samples(first.evaluation, other.evaluation)
     )

@@ -13,11 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.distributions import student_quantile
-from nnpipe.measuring.pareto_front import front_shares, on_front
+from nnpipe.measuring.pareto_front import compute_front_shares, on_front
 from nnpipe.measuring.statistics import CONFIDENCE
 from nnpipe.report.charts import ChartAxis, Floats
 from nnpipe.report.formatting import clean
-from nnpipe.report.inputs.checked_values import listed, number_of, of_type, read_content, share_of
+from nnpipe.report.inputs.untrusted_values import (
+    read_content,
+    read_list,
+    read_number,
+    read_share,
+    require_type,
+)
 
 SCHEMA, KIND = 1, "nnpipe search"
 STATES = ("finished", "pruned", "failed", "running", "waiting")
@@ -51,7 +57,7 @@ class SearchAxis:
         does not have.
         """
         if self.choices:
-            return float(self._places.get(choice_text(value), "nan"))
+            return float(self._places.get(format_choice(value), "nan"))
         return (
             float(value)
             if isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -137,31 +143,37 @@ class SearchFile:
         ArtifactError
             If the content is not a valid result of a search.
         """
-        return read_content(data, KIND, SCHEMA, "a search", cls._of_content)
+        return read_content(data, KIND, SCHEMA, "a search", cls._from_content)
 
     @classmethod
-    def _of_content(cls, data: Mapping[str, Any]) -> SearchFile:
-        objectives = _objectives(data["objectives"])
-        axes = tuple(_axis(*item) for item in _named(data["parameters"], "'parameters'").items())
-        importance = _named(data.get("importance", {}), "'importance'")
+    def _from_content(cls, data: Mapping[str, Any]) -> SearchFile:
+        objectives = _read_objectives(data["objectives"])
+        axes = tuple(
+            _read_axis(*item) for item in _read_mapping(data["parameters"], "'parameters'").items()
+        )
+        importance = _read_mapping(data.get("importance", {}), "'importance'")
         return cls(
             clean(data["title"], 200),
             objectives,
             axes,
             tuple(
                 sorted(
-                    (_trial(each) for each in listed(data, "trials")),
+                    (_read_trial(each) for each in read_list(data, "trials")),
                     key=lambda trial: trial.number,
                 )
             ),
-            {name: _importance(each) for name, each in importance.items() if name in objectives},
+            {
+                name: _read_importance(each)
+                for name, each in importance.items()
+                if name in objectives
+            },
             tuple(
                 (clean(n, 60), clean(t, 600))
-                for n, t in _named(data.get("facts", {}), "'facts'").items()
+                for n, t in _read_mapping(data.get("facts", {}), "'facts'").items()
             ),
         )
 
-    def of_state(self, state: str) -> tuple[TrialEntry, ...]:
+    def select_state(self, state: str) -> tuple[TrialEntry, ...]:
         """Return the trials of a state."""
         return tuple(trial for trial in self.trials if trial.state == state)
 
@@ -173,14 +185,14 @@ class SearchFile:
         found = [[trial.values[name] for name in self.objectives] for trial in trials]
         return np.array(found, np.float64).reshape(len(trials), len(signs)) * signs
 
-    def finished(self) -> tuple[TrialEntry, ...]:
+    def select_finished(self) -> tuple[TrialEntry, ...]:
         """Return the trials that have a value of every objective."""
         return tuple(
-            t for t in self.of_state("finished") if self.objectives.keys() <= t.values.keys()
+            t for t in self.select_state("finished") if self.objectives.keys() <= t.values.keys()
         )
 
 
-def choice_text(value: Any) -> str:
+def format_choice(value: Any) -> str:
     """Return the text of a choice; texts that look like other values stay different from them."""
     if isinstance(value, str) and value not in ("true", "false", "null"):
         return clean(value, _LONGEST)
@@ -191,82 +203,83 @@ def choice_text(value: Any) -> str:
     )
 
 
-def _objectives(data: Any) -> dict[str, str]:
+def _read_objectives(data: Any) -> dict[str, str]:
     found = {
-        name: of_type(str, way, "a direction") for name, way in _named(data, "'objectives'").items()
+        name: require_type(str, way, "a direction")
+        for name, way in _read_mapping(data, "'objectives'").items()
     }
     if not found or not set(found.values()) <= {"minimize", "maximize"}:
         raise ValueError("an objective is to minimize or to maximize")
     return found
 
 
-def _axis(name: str, data: Any) -> SearchAxis:
-    data = of_type(dict, data, "a parameter")
+def _read_axis(name: str, data: Any) -> SearchAxis:
+    data = require_type(dict, data, "a parameter")
     told = clean(data.get("told", ""), 300)
     if "choices" in data:
-        choices = listed(data, "choices")
+        choices = read_list(data, "choices")
         if not 1 <= len(choices) <= _MOST_CHOICES:
             raise ValueError(f"{name} has {len(choices)} choices")
-        return SearchAxis(name, told, choices=tuple(choice_text(each) for each in choices))
+        return SearchAxis(name, told, choices=tuple(format_choice(each) for each in choices))
     low, high, log = (
-        number_of(data["low"]),
-        number_of(data["high"]),
-        of_type(bool, data["log"], "'log'"),
+        read_number(data["low"]),
+        read_number(data["high"]),
+        require_type(bool, data["log"], "'log'"),
     )
     if low > high or (log and low <= 0):
         raise ValueError(f"{name} has no range")
     return SearchAxis(name, told, low, high, log)
 
 
-def _trial(data: Any) -> TrialEntry:
-    data = of_type(dict, data, "an entry of 'trials'")
-    state = of_type(str, data["state"], "'state'")
+def _read_trial(data: Any) -> TrialEntry:
+    data = require_type(dict, data, "an entry of 'trials'")
+    state = require_type(str, data["state"], "'state'")
     if state not in STATES:
         raise ValueError(f"there is no state {clean(state, 40)!r}")
     reports = [
-        of_type(list, each, "a report")
-        for each in of_type(list, data.get("reports", []), "'reports'")
+        require_type(list, each, "a report")
+        for each in require_type(list, data.get("reports", []), "'reports'")
     ]
-    intervals = _named(data.get("intervals", {}), "'intervals'")
+    intervals = _read_mapping(data.get("intervals", {}), "'intervals'")
     return TrialEntry(
-        int(number_of(data["number"])),
+        int(read_number(data["number"])),
         state,
-        _named(data.get("configuration") or {}, "'configuration'"),
+        _read_mapping(data.get("configuration") or {}, "'configuration'"),
         {
-            name: number_of(value)
-            for name, value in _named(data.get("values", {}), "'values'").items()
+            name: read_number(value)
+            for name, value in _read_mapping(data.get("values", {}), "'values'").items()
         },
-        {name: _pair(ends) for name, ends in intervals.items()},
-        tuple((int(number_of(step)), number_of(value)) for step, value in reports),
-        None if data.get("seconds") is None else number_of(data["seconds"]),
+        {name: _read_interval(ends) for name, ends in intervals.items()},
+        tuple((int(read_number(step)), read_number(value)) for step, value in reports),
+        None if data.get("seconds") is None else read_number(data["seconds"]),
         clean(data.get("message", ""), 600),
         clean(data.get("origin", ""), 120),
     )
 
 
-def _pair(data: Any) -> tuple[float, float]:
-    low, high = of_type(list, data, "an interval")
-    return number_of(low), number_of(high)
+def _read_interval(data: Any) -> tuple[float, float]:
+    low, high = require_type(list, data, "an interval")
+    return read_number(low), read_number(high)
 
 
-def _importance(data: Any) -> ImportanceEntry:
-    data = of_type(dict, data, "an importance")
+def _read_importance(data: Any) -> ImportanceEntry:
+    data = require_type(dict, data, "an importance")
     additive, ped_anova, fanova = (
-        tuple(_row(each) for each in listed(data, name))
+        tuple(_read_importance_row(each) for each in read_list(data, name))
         for name in ("additive", "ped_anova", "fanova")
     )
-    trials, remark = int(number_of(data["trials"])), clean(data.get("remark", ""), 300)
+    trials, remark = int(read_number(data["trials"])), clean(data.get("remark", ""), 300)
     return ImportanceEntry(additive, ped_anova, fanova, trials, remark)
 
 
-def _row(data: Any) -> ImportanceRow:
-    data = of_type(dict, data, "a share")
-    ends = (share_of(data[name]) for name in ("share", "low", "high"))
+def _read_importance_row(data: Any) -> ImportanceRow:
+    data = require_type(dict, data, "a share")
+    ends = (read_share(data[name]) for name in ("share", "low", "high"))
     return ImportanceRow(clean(data["name"], _LONGEST), *ends)
 
 
-def _named(data: Any, what: str) -> dict[str, Any]:
-    found = of_type(dict, data, what)
+def _read_mapping(data: Any, what: str) -> dict[str, Any]:
+    found = require_type(dict, data, what)
     if len(found) > _MOST_NAMES:
         raise ValueError(f"{what} has too many entries")
     return {clean(name, _LONGEST): value for name, value in found.items()}
@@ -291,7 +304,7 @@ class SearchView:
     @cached_property
     def finished(self) -> tuple[TrialEntry, ...]:
         """The finished trials, by number."""
-        return self.found.finished()
+        return self.found.select_finished()
 
     @cached_property
     def shown(self) -> tuple[TrialEntry, ...]:
@@ -324,7 +337,7 @@ class SearchView:
         """Return the values of an objective."""
         return np.array([trial.values[objective] for trial in trials], np.float64)
 
-    def places(self, axis: SearchAxis, trials: Sequence[TrialEntry]) -> Floats:
+    def get_coordinates(self, axis: SearchAxis, trials: Sequence[TrialEntry]) -> Floats:
         """Return the values of a parameter as numbers; NaN where it does not exist."""
         missing = float("nan")
         return np.array(
@@ -351,7 +364,7 @@ class SearchView:
         limit = of_all[max(int(np.ceil(BEST * len(of_all))) - 1, 0)]
         return np.asarray(sign * self.values(objective, trials) <= limit)
 
-    def value_axis(self, objective: str) -> ChartAxis:
+    def create_value_axis(self, objective: str) -> ChartAxis:
         """Return an axis for the values of an objective, on which few bad ones do not squeeze
         all others.
         """
@@ -368,9 +381,9 @@ class SearchView:
             low = max(low, high - _FAR * float(high - np.quantile(values, 0.1)) or low)
         return ChartAxis(objective, low, high)
 
-    def beyond(self, objective: str) -> int:
+    def count_beyond_axis(self, objective: str) -> int:
         """Return how many finished trials lie beyond the axis of an objective's values."""
-        axis, values = self.value_axis(objective), self.values(objective, self.finished)
+        axis, values = self.create_value_axis(objective), self.values(objective, self.finished)
         return int(np.sum((values < axis.low) | (values > axis.high)))
 
     @cached_property
@@ -382,10 +395,10 @@ class SearchView:
         for trial in self.finished:
             groups[json.dumps(dict(trial.configuration), sort_keys=True, default=str)].append(trial)
         return tuple(
-            group[0] if len(group) == 1 else self._mean(group) for group in groups.values()
+            group[0] if len(group) == 1 else self._merge_repeats(group) for group in groups.values()
         )
 
-    def _mean(self, group: Sequence[TrialEntry]) -> TrialEntry:
+    def _merge_repeats(self, group: Sequence[TrialEntry]) -> TrialEntry:
         count = len(group)
         means, intervals = {}, {}
         for name in self.found.objectives:
@@ -412,11 +425,14 @@ class SearchView:
             return ()
         losses = self.found.losses(trials)
         spreads = np.array(
-            [[self._spread(trial, name) for name in self.found.objectives] for trial in trials]
+            [
+                [self._compute_deviation(trial, name) for name in self.found.objectives]
+                for trial in trials
+            ]
         )
         # Whoever is beaten by two of its standard deviations and two of the other's is hardly ever
         # on the front.
-        able = on_front(losses) | _may_win(losses, spreads)
+        able = on_front(losses) | _is_possibly_optimal(losses, spreads)
         losses, spreads = losses[able], spreads[able]
         chosen = [trial for trial, may in zip(trials, able.tolist(), strict=True) if may]
         if not spreads.any():
@@ -424,16 +440,18 @@ class SearchView:
         else:
             draws = min(_DRAWS, max(100, _WORK // len(chosen) ** 2))
             random = np.random.default_rng(0)
-            shares = front_shares(losses + spreads * random.standard_normal((draws, *losses.shape)))
+            shares = compute_front_shares(
+                losses + spreads * random.standard_normal((draws, *losses.shape))
+            )
         order = np.lexsort((losses[:, 0], -shares))
         return tuple((chosen[place], float(shares[place])) for place in order.tolist())
 
-    def _spread(self, trial: TrialEntry, objective: str) -> float:
+    def _compute_deviation(self, trial: TrialEntry, objective: str) -> float:
         low, high = trial.intervals.get(objective, (0.0, 0.0))
         return max(high - low, 0.0) / (2 * 1.959964)
 
 
-def _may_win(losses: Floats, spreads: Floats) -> npt.NDArray[np.bool_]:
+def _is_possibly_optimal(losses: Floats, spreads: Floats) -> npt.NDArray[np.bool_]:
     """Return which points are not beaten in every objective by another one's pessimistic values."""
     if not spreads.any():
         return np.zeros(len(losses), np.bool_)
@@ -446,14 +464,14 @@ def _may_win(losses: Floats, spreads: Floats) -> npt.NDArray[np.bool_]:
     return ~beaten
 
 
-def chart_axis(axis: SearchAxis) -> ChartAxis:
+def create_parameter_axis(axis: SearchAxis) -> ChartAxis:
     """Return the axis of a parameter."""
     if axis.choices:
         return ChartAxis(axis.name, 0.0, len(axis.choices) - 1.0, names=axis.choices)
     return ChartAxis(axis.name, axis.low, axis.high, log=axis.log)
 
 
-def spread_out(axis: SearchAxis, places: Floats, numbers: Sequence[int]) -> Floats:
+def jitter_choices(axis: SearchAxis, places: Floats, numbers: Sequence[int]) -> Floats:
     """Return places on an axis, those of choices moved a little apart by the trials' numbers."""
     if not axis.choices:
         return places

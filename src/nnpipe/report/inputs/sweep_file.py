@@ -10,10 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from nnpipe.measuring.constraints import Figure, MetricConstraint, metric_of
+from nnpipe.measuring.constraints import Figure, MetricConstraint, get_metric_quantity
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.report.formatting import BASES, clean
-from nnpipe.report.inputs.checked_values import listed, number_of, of_type, read_content, share_of
+from nnpipe.report.inputs.untrusted_values import (
+    read_content,
+    read_list,
+    read_number,
+    read_share,
+    require_type,
+)
 
 SCHEMA, KIND = 1, "nnpipe sweep"
 _MOST_DOUBTS = 100
@@ -63,7 +69,7 @@ class SweepCandidate:
 
 
 @dataclass(frozen=True, eq=False)
-class Again:
+class Remeasurement:
     """The second measurement of the chosen candidate, which its certificate is based on: figures
     and doubts.
     """
@@ -73,7 +79,7 @@ class Again:
 
 
 @dataclass(frozen=True, eq=False)
-class FoundDevice:
+class SweepDevice:
     """A device of a sweep.
 
     Parameters
@@ -94,13 +100,13 @@ class FoundDevice:
     cost_per_hour: float | None
     cost_per_piece: float | None
     chosen: str | None
-    again: Again | None
+    again: Remeasurement | None
     refuted: Mapping[str, str] = field(default_factory=dict)
     away: str = ""
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class SweepFile:
     """The result of a sweep.
 
     Parameters
@@ -137,19 +143,19 @@ class Found:
     objectives: tuple[Quantity, ...]
     choose: Quantity
     chosen: str | None
-    again: Again | None
+    again: Remeasurement | None
     refuted: Mapping[str, str]
     failed: Mapping[str, str]
     impossible: Mapping[str, str]
     points: tuple[SweepCandidate, ...]
     spent: str = ""
-    devices: tuple[FoundDevice, ...] = ()
+    devices: tuple[SweepDevice, ...] = ()
     currency: str = ""
     cheapest: str = ""
     cost_by: str = ""
 
     @classmethod
-    def from_json(cls, data: Any) -> Found:
+    def from_json(cls, data: Any) -> SweepFile:
         """Return the result in the content of a ``sweep.json``.
 
         Raises
@@ -157,32 +163,36 @@ class Found:
         ArtifactError
             If the content is not a valid result of a sweep.
         """
-        return read_content(data, KIND, SCHEMA, "a sweep", cls._of_content)
+        return read_content(data, KIND, SCHEMA, "a sweep", cls._from_content)
 
     @classmethod
-    def _of_content(cls, data: Mapping[str, Any]) -> Found:
-        failed = [of_type(dict, each, "an entry of 'failed'") for each in listed(data, "failed")]
+    def _from_content(cls, data: Mapping[str, Any]) -> SweepFile:
+        failed = [
+            require_type(dict, each, "an entry of 'failed'") for each in read_list(data, "failed")
+        ]
         return cls(
             title=clean(data["title"], 200),
-            confidence=share_of(data["confidence"]),
-            level=share_of(data.get("confidence_of_each", data["confidence"])),
+            confidence=read_share(data["confidence"]),
+            level=read_share(data.get("confidence_of_each", data["confidence"])),
             constraints=tuple(
-                MetricConstraint.parse(of_type(str, text, "a constraint"))
-                for text in listed(data, "constraints")
+                MetricConstraint.parse(require_type(str, text, "a constraint"))
+                for text in read_list(data, "constraints")
             ),
             objectives=tuple(
-                metric_of(of_type(str, name, "an objective")) for name in listed(data, "objectives")
+                get_metric_quantity(require_type(str, name, "an objective"))
+                for name in read_list(data, "objectives")
             ),
-            choose=metric_of(of_type(str, data["choose"], "'choose'")),
+            choose=get_metric_quantity(require_type(str, data["choose"], "'choose'")),
             chosen=None if data["chosen"] is None else clean(data["chosen"], 120),
-            again=_again(data.get("confirmed")),
-            refuted=_reasons(data["refuted"]),
-            failed=_reasons({str(each["title"]): each["reason"] for each in failed}),
-            impossible=_reasons(data["impossible"]),
-            points=tuple(_point(each) for each in listed(data, "points")),
-            spent=_spent(data.get("budget")),
+            again=_read_remeasurement(data.get("confirmed")),
+            refuted=_read_reasons(data["refuted"]),
+            failed=_read_reasons({str(each["title"]): each["reason"] for each in failed}),
+            impossible=_read_reasons(data["impossible"]),
+            points=tuple(_read_candidate(each) for each in read_list(data, "points")),
+            spent=_describe_budget(data.get("budget")),
             devices=tuple(
-                _device(each) for each in of_type(list, data.get("devices", []), "'devices'")
+                _read_device(each)
+                for each in require_type(list, data.get("devices", []), "'devices'")
             ),
             currency=clean(data.get("currency") or "", 20),
             cheapest=clean(data.get("cheapest") or "", 60),
@@ -205,12 +215,12 @@ class Found:
         return tuple(point for point in self.points if point.qualifies)
 
 
-def _point(data: Any) -> SweepCandidate:
-    data = of_type(dict, data, "an entry of 'points'")
-    result = PurePosixPath(of_type(str, data["result"], "'result'"))
+def _read_candidate(data: Any) -> SweepCandidate:
+    data = require_type(dict, data, "an entry of 'points'")
+    result = PurePosixPath(require_type(str, data["result"], "'result'"))
     if result.is_absolute() or ".." in result.parts:
         raise ValueError(f"the result {clean(result, 100)!r} lies outside of the sweep's folder")
-    claims = of_type(dict, data["claims"], "'claims'")
+    claims = require_type(dict, data["claims"], "'claims'")
     if any(
         holds not in (True, False, None) or (holds in (0, 1) and type(holds) is int)
         for holds in claims.values()
@@ -220,43 +230,43 @@ def _point(data: Any) -> SweepCandidate:
         title=clean(data["title"], 120),
         result=result,
         figures={
-            clean(n, 60): _figure(each)
-            for n, each in of_type(dict, data["figures"], "'figures'").items()
+            clean(n, 60): _read_figure(each)
+            for n, each in require_type(dict, data["figures"], "'figures'").items()
         },
         claims=dict(claims),
-        qualifies=of_type(bool, data["qualifies"], "'qualifies'"),
-        on_front=of_type(bool, data["on_front"], "'on_front'"),
-        front_share=share_of(data["front_share"]),
-        doubts=_doubts(data.get("doubts", [])),
+        qualifies=require_type(bool, data["qualifies"], "'qualifies'"),
+        on_front=require_type(bool, data["on_front"], "'on_front'"),
+        front_share=read_share(data["front_share"]),
+        doubts=_read_warnings(data.get("doubts", [])),
         stopped=clean(data.get("stopped", ""), 600),
-        share=share_of(data.get("share", 1.0)),
+        share=read_share(data.get("share", 1.0)),
         device=clean(data.get("device", ""), 60),
         model=clean(data.get("of_model", ""), 120),
         combination=clean(data.get("combination", ""), 120),
     )
 
 
-def _device(data: Any) -> FoundDevice:
-    data = of_type(dict, data, "an entry of 'devices'")
-    costs = {name: None if data.get(name) is None else number_of(data[name]) for name in BASES}
-    return FoundDevice(
+def _read_device(data: Any) -> SweepDevice:
+    data = require_type(dict, data, "an entry of 'devices'")
+    costs = {name: None if data.get(name) is None else read_number(data[name]) for name in BASES}
+    return SweepDevice(
         name=clean(data["name"], 60),
         description=clean(data.get("description", ""), 200),
         cost_per_hour=costs["cost_per_hour"],
         cost_per_piece=costs["cost_per_piece"],
         chosen=None if data["chosen"] is None else clean(data["chosen"], 120),
-        again=_again(data.get("confirmed")),
-        refuted=_reasons(data.get("refuted", {})),
+        again=_read_remeasurement(data.get("confirmed")),
+        refuted=_read_reasons(data.get("refuted", {})),
         away=clean(data.get("away", ""), 600),
     )
 
 
-def _spent(data: Any) -> str:
+def _describe_budget(data: Any) -> str:
     if data is None:
         return ""
-    data = of_type(dict, data, "'budget'")
+    data = require_type(dict, data, "'budget'")
     took, full, whole, all_ = (
-        number_of(data[key]) for key in ("seconds", "full_seconds", "whole", "candidates")
+        read_number(data[key]) for key in ("seconds", "full_seconds", "whole", "candidates")
     )
     return (
         f"With a budget of {clean(data['budget'], 40)}, {whole:,.0f} of {all_:,.0f} candidates "
@@ -265,39 +275,40 @@ def _spent(data: Any) -> str:
     )
 
 
-def _again(data: Any) -> Again | None:
+def _read_remeasurement(data: Any) -> Remeasurement | None:
     if data is None:
         return None
-    data = of_type(dict, data, "'confirmed'")
+    data = require_type(dict, data, "'confirmed'")
     known = {
-        clean(n, 60): _figure(each)
-        for n, each in of_type(dict, data["figures"], "'figures'").items()
+        clean(n, 60): _read_figure(each)
+        for n, each in require_type(dict, data["figures"], "'figures'").items()
     }
-    return Again(known, _doubts(data["doubts"]))
+    return Remeasurement(known, _read_warnings(data["doubts"]))
 
 
-def _doubts(data: Any) -> tuple[tuple[str, str], ...]:
+def _read_warnings(data: Any) -> tuple[tuple[str, str], ...]:
     found = [
-        of_type(dict, each, "a doubt") for each in of_type(list, data, "'doubts'")[:_MOST_DOUBTS]
+        require_type(dict, each, "a doubt")
+        for each in require_type(list, data, "'doubts'")[:_MOST_DOUBTS]
     ]
     return tuple((clean(each["kind"], 40), clean(each["reason"], 600)) for each in found)
 
 
-def _figure(data: Any) -> Figure:
-    data = of_type(dict, data, "a figure")
+def _read_figure(data: Any) -> Figure:
+    data = require_type(dict, data, "a figure")
     if data["value"] is None:
         return Figure.unknown(clean(data.get("reason", ""), 300))
     low, high = data.get("low"), data.get("high")
     return Figure(
-        number_of(data["value"]),
-        -math.inf if low is None else number_of(low),
-        math.inf if high is None else number_of(high),
-        int(number_of(data.get("count", 0))),
+        read_number(data["value"]),
+        -math.inf if low is None else read_number(low),
+        math.inf if high is None else read_number(high),
+        int(read_number(data.get("count", 0))),
     )
 
 
-def _reasons(data: Any) -> dict[str, str]:
+def _read_reasons(data: Any) -> dict[str, str]:
     return {
         clean(title, 120): clean(reason, 600)
-        for title, reason in of_type(dict, data, "a list of reasons").items()
+        for title, reason in require_type(dict, data, "a list of reasons").items()
     }

@@ -10,7 +10,14 @@ import numpy.typing as npt
 
 from nnpipe.measuring.statistics import Summary
 from nnpipe.report.document import Block, Cell, Paragraph, Table
-from nnpipe.report.formatting import NOTHING, Scale, clean, count, digits, duration
+from nnpipe.report.formatting import (
+    NOTHING,
+    Scale,
+    clean,
+    format_count,
+    format_duration,
+    format_number,
+)
 from nnpipe.report.inputs.candidate import Candidate
 
 _COLD = "caches and branch predictors have gone cold, or hold what others needed meanwhile"
@@ -45,7 +52,7 @@ class PaceFigures:
     missed: int
 
     @classmethod
-    def of(cls, candidate: Candidate) -> PaceFigures | None:
+    def from_candidate(cls, candidate: Candidate) -> PaceFigures | None:
         """Return the figures of a candidate; ``None`` if no calls were measured at a pace."""
         pace, series, tight = (
             candidate.run.timing.get("pace"),
@@ -63,9 +70,9 @@ class PaceFigures:
         slept = series["asleep"] != 0
         if not slept.any():
             return None
-        awake = Summary.of(times[~slept]) if not slept.all() else None
+        awake = Summary.from_values(times[~slept]) if not slept.all() else None
         missed = missed if isinstance(missed, int) and 0 <= missed < 10**15 else 0
-        return cls(float(period), tight, Summary.of(times[slept]), awake, missed)
+        return cls(float(period), tight, Summary.from_values(times[slept]), awake, missed)
 
     @property
     def kept(self) -> bool:
@@ -73,16 +80,16 @@ class PaceFigures:
         turns = len(self.asleep) + (len(self.awake) if self.awake else 0)
         return turns >= _KEPT * (turns + self.missed)
 
-    def sentences(self) -> Iterator[str]:
+    def describe(self) -> Iterator[str]:
         """Yield sentences on how much longer calls take at the pace than in the tight loop, and
         why.
         """
-        pace = f"At one call in {duration(self.period_ns)}"
+        pace = f"At one call in {format_duration(self.period_ns)}"
         asleep, tight = self.asleep.percentile(0.5), self.tight.percentile(0.5)
         if not self.kept:
             yield (
-                f"The pace was not kept: {count(self.missed)} turns passed while a call was still "
-                f"running"
+                f"The pace was not kept: {format_count(self.missed)} turns passed while a call was "
+                f"still running"
             )
         if (
             asleep.value is None
@@ -100,17 +107,21 @@ class PaceFigures:
             yield f"{pace} the median cannot be told from that of the tight loop"
             return
         times = (
-            f"{digits(asleep.value / tight.value, 2)} times as long as"
+            f"{format_number(asleep.value / tight.value, 2)} times as long as"
             if tight.value
             else "not as long as"
         )
         yield (
-            f"{pace} a call takes {duration(asleep.value)}, {times} in the tight loop "
-            f"({duration(tight.value)})"
+            f"{pace} a call takes {format_duration(asleep.value)}, {times} in the tight loop "
+            f"({format_duration(tight.value)})"
         )
-        yield from self._reasons(asleep.value - tight.value, tight.value, asleep.interval)
+        yield from self._explain_difference(
+            asleep.value - tight.value, tight.value, asleep.interval
+        )
 
-    def _reasons(self, more: float, tight: float, asleep: tuple[float, float]) -> Iterator[str]:
+    def _explain_difference(
+        self, more: float, tight: float, asleep: tuple[float, float]
+    ) -> Iterator[str]:
         awake = self.awake.percentile(0.5) if self.awake else None
         if more <= 0 or awake is None or awake.value is None or awake.interval is None:
             return
@@ -123,26 +134,28 @@ class PaceFigures:
             )
             return
         asleep_part = (
-            f"Of the {duration(more)} more, {duration(sleeping)} come from sleeping between calls: "
-            f"{_SLEPT}"
+            f"Of the {format_duration(more)} more, {format_duration(sleeping)} come from sleeping "
+            f"between calls: {_SLEPT}"
         )
-        awake_part = f"; {duration(waiting)} are there even if the process stays awake: {_COLD}"
+        awake_part = (
+            f"; {format_duration(waiting)} are there even if the process stays awake: {_COLD}"
+        )
         yield asleep_part + (awake_part if waiting > 0.05 * more else "")
 
 
-def pace_blocks(candidate: Candidate) -> list[Block]:
+def build_pace_blocks(candidate: Candidate) -> list[Block]:
     """Return a table and a paragraph that compare both kinds of calls; an empty list without
     calls at a pace.
     """
-    found = PaceFigures.of(candidate)
+    found = PaceFigures.from_candidate(candidate)
     if found is None:
         return []
-    pace = clean(duration(found.period_ns), 40)
+    pace = clean(format_duration(found.period_ns), 40)
     rows = [("tight loop", found.tight), (f"one call in {pace}, asleep between", found.asleep)]
     if found.awake is not None:
         rows.append((f"one call in {pace}, awake between", found.awake))
-    scale = Scale.of_times([found.tight.median, found.asleep.median])
-    cells = tuple((name, *_cells(summary, scale)) for name, summary in rows)
+    scale = Scale.from_times([found.tight.median, found.asleep.median])
+    cells = tuple((name, *_format_cells(summary, scale)) for name, summary in rows)
     header = (
         "Pace of use",
         f"median, {scale.unit}",
@@ -154,11 +167,11 @@ def pace_blocks(candidate: Candidate) -> list[Block]:
     table = Table(
         header, cells, caption=f"One inference{where} in a tight loop and at the pace of use"
     )
-    text = ". ".join(found.sentences())
+    text = ". ".join(found.describe())
     return [table, Paragraph(f"{text}.", "note" if found.kept else "warning")]
 
 
-def _cells(summary: Summary, scale: Scale) -> tuple[Cell, str, Cell, Cell]:
+def _format_cells(summary: Summary, scale: Scale) -> tuple[Cell, str, Cell, Cell]:
     median, p90 = summary.percentile(0.5), summary.percentile(0.9)
     interval = median.interval
     between = (

@@ -12,54 +12,58 @@ import numpy as np
 
 from nnpipe.report.charts import ChartAxis, Floats, PointGroup, PointLine, Points
 from nnpipe.report.document import Block, Cell, Paragraph, Plot, Section, Table, Tile, Tiles
-from nnpipe.report.formatting import NOTHING, count, duration, share
-from nnpipe.report.inputs.search_file import SearchFile, SearchView, TrialEntry, choice_text
+from nnpipe.report.formatting import NOTHING, format_count, format_duration, format_share
+from nnpipe.report.inputs.search_file import SearchFile, SearchView, TrialEntry, format_choice
 
 
-def number_text(value: float) -> str:
+def format_trial_number(value: float) -> str:
     """Return a value of an objective or a parameter as text."""
     return f"{value:,.5g}".replace("-", "−")
 
 
-def range_text(trial: TrialEntry, objective: str) -> str:
+def format_trial_interval(trial: TrialEntry, objective: str) -> str:
     """Return the interval of a value as text; empty if there is none."""
-    return " to ".join(number_text(end) for end in trial.intervals.get(objective, ()))
+    return " to ".join(format_trial_number(end) for end in trial.intervals.get(objective, ()))
 
 
-def parameter_text(trial: TrialEntry, name: str) -> str:
+def format_parameter(trial: TrialEntry, name: str) -> str:
     """Return the value of a parameter in a trial as text."""
     if name not in trial.configuration:
         return NOTHING
     value = trial.configuration[name]
-    return number_text(value) if isinstance(value, float) else choice_text(value)
+    return format_trial_number(value) if isinstance(value, float) else format_choice(value)
 
 
-def configuration_text(trial: TrialEntry) -> str:
+def format_configuration(trial: TrialEntry) -> str:
     """Return all parameters of a trial as text."""
-    return ", ".join(f"{name} {parameter_text(trial, name)}" for name in trial.configuration)
+    return ", ".join(f"{name} {format_parameter(trial, name)}" for name in trial.configuration)
 
 
 _ROWS, _TIPS, _PICTURES = 40, 200, 3
 
 
-def front_blocks(view: SearchView) -> Iterator[Block]:
+def build_front_blocks(view: SearchView) -> Iterator[Block]:
     """Yield the pictures and the table."""
     if not view.front:
         return
     names = list(view.found.objectives)
     for first, second in list(combinations(names, 2))[:_PICTURES]:
-        yield _picture(view, first, second)
-    yield _table(view)
+        yield _plot_front(view, first, second)
+    yield _build_front_table(view)
 
 
-def _table(view: SearchView) -> Table:
+def _build_front_table(view: SearchView) -> Table:
     names = list(view.found.objectives)
     uncertain = any(trial.intervals for trial, _ in view.front)
     rows = []
     for trial, chance in view.front[:_ROWS]:
-        chances = (Cell(share(chance, 0), chance),) if uncertain else ()
+        chances = (Cell(format_share(chance, 0), chance),) if uncertain else ()
         values = (
-            Cell(number_text(trial.values[name]), trial.values[name], range_text(trial, name))
+            Cell(
+                format_trial_number(trial.values[name]),
+                trial.values[name],
+                format_trial_interval(trial, name),
+            )
             for name in names
         )
         rows.append(
@@ -67,7 +71,7 @@ def _table(view: SearchView) -> Table:
                 Cell(f"Trial {trial.number}", float(trial.number)),
                 *chances,
                 *values,
-                configuration_text(trial),
+                format_configuration(trial),
             )
         )
     ways = ", ".join(
@@ -86,11 +90,11 @@ def _table(view: SearchView) -> Table:
             if uncertain
             else ""
         )
-        + (f" {count(more)} more are in the table of trials." if more > 0 else ""),
+        + (f" {format_count(more)} more are in the table of trials." if more > 0 else ""),
     )
 
 
-def _picture(view: SearchView, first: str, second: str) -> Plot:
+def _plot_front(view: SearchView, first: str, second: str) -> Plot:
     front = [trial for trial, chance in view.front if chance >= 0.5][:_TIPS]
     numbers = {trial.number for trial in front}
     beaten = [trial for trial in view.shown if trial.number not in numbers]
@@ -101,13 +105,13 @@ def _picture(view: SearchView, first: str, second: str) -> Plot:
             view.values(first, front),
             view.values(second, front),
             1,
-            tips=tuple(_tip(trial, first, second) for trial in front),
-            x_ends=_ends(front, first),
-            y_ends=_ends(front, second),
+            tips=tuple(_format_tooltip(trial, first, second) for trial in front),
+            x_ends=_list_intervals(front, first),
+            y_ends=_list_intervals(front, second),
         ),
     )
     lines = (
-        (_stairs(view, front, first, second),)
+        (_create_front_line(view, front, first, second),)
         if len(view.found.objectives) == 2 and len(front) > 1
         else ()
     )
@@ -115,22 +119,24 @@ def _picture(view: SearchView, first: str, second: str) -> Plot:
     better = " and ".join(f"{ways[view.found.objectives[name]]} {name}" for name in (first, second))
     best = sorted(front, key=lambda trial: trial.values[first])
     ends = "; ".join(
-        f"{first} {number_text(trial.values[first])} with {second} "
-        f"{number_text(trial.values[second])}"
+        f"{first} {format_trial_number(trial.values[first])} with {second} "
+        f"{format_trial_number(trial.values[second])}"
         for trial in best[:: max(1, len(best) - 1)]
     )
     places = list(view.found.objectives)
     return Plot(
-        Points(view.value_axis(first), view.value_axis(second), groups, lines),
+        Points(view.create_value_axis(first), view.create_value_axis(second), groups, lines),
         f"front-{places.index(first) + 1}-{places.index(second) + 1}",
         f"{second} against {first}; {better} is better. Bars are intervals.{view.told_shown}"
         if any(trial.intervals for trial in front)
         else f"{second} against {first}; {better} is better.{view.told_shown}",
-        f"{count(len(front))} trials on the Pareto front, from {ends}.",
+        f"{format_count(len(front))} trials on the Pareto front, from {ends}.",
     )
 
 
-def _stairs(view: SearchView, front: Sequence[TrialEntry], first: str, second: str) -> PointLine:
+def _create_front_line(
+    view: SearchView, front: Sequence[TrialEntry], first: str, second: str
+) -> PointLine:
     """Return the line that no trial is beyond."""
     signs = [-1.0 if view.found.objectives[name] == "maximize" else 1.0 for name in (first, second)]
     x, y = signs[0] * view.values(first, front), signs[1] * view.values(second, front)
@@ -140,7 +146,7 @@ def _stairs(view: SearchView, front: Sequence[TrialEntry], first: str, second: s
     return PointLine("", signs[0] * corners_x, signs[1] * corners_y, 1, 0.8, dashed=True)
 
 
-def _ends(trials: Sequence[TrialEntry], name: str) -> Floats | None:
+def _list_intervals(trials: Sequence[TrialEntry], name: str) -> Floats | None:
     if not any(name in trial.intervals for trial in trials):
         return None
     return np.array(
@@ -148,8 +154,8 @@ def _ends(trials: Sequence[TrialEntry], name: str) -> Floats | None:
     )
 
 
-def _tip(trial: TrialEntry, first: str, second: str) -> str:
-    values = (f"{name} {number_text(trial.values[name])}" for name in (first, second))
+def _format_tooltip(trial: TrialEntry, first: str, second: str) -> str:
+    values = (f"{name} {format_trial_number(trial.values[name])}" for name in (first, second))
     return f"trial {trial.number}: {', '.join(values)}"
 
 
@@ -158,7 +164,7 @@ _PURPLE, _BLUE, _VERMILLION = 3, 0, 1
 _EDGES = (0.02, 0.98)  # quantiles between which curves are shown whole
 
 
-def curves_of(view: SearchView) -> Plot | None:
+def plot_learning_curves(view: SearchView) -> Plot | None:
     """Return the picture; ``None`` unless trials reported several values."""
     reported = [trial for trial in view.found.trials if len(trial.reports) > 1]
     if not reported:
@@ -186,16 +192,16 @@ def curves_of(view: SearchView) -> Plot | None:
     last = max(trial.reports[-1][0] for trial in reported)
     first = min(trial.reports[0][0] for trial in reported)
     lines = tuple(
-        _line(label, trial, colour, strength)
+        _create_curve(label, trial, colour, strength)
         for label, trials, colour, strength in kinds
-        for trial in _evenly(trials)
+        for trial in _select_evenly(trials)
     )
     steps = [trial.reports[-1][0] for trial in kinds[0][1]]
     half = f", half of them by step {int(np.median(steps)):,}" if steps else ""
     shown = (
         ""
         if len(lines) == len(reported)
-        else f" Shown are {count(len(lines))} of {count(len(reported))} trials."
+        else f" Shown are {format_count(len(lines))} of {format_count(len(reported))} trials."
     )
     return Plot(
         Points(
@@ -206,12 +212,12 @@ def curves_of(view: SearchView) -> Plot | None:
         ),
         "curves",
         f"The values that trials reported while they ran.{shown}",
-        f"Curves of {count(len(reported))} trials over up to {last:,} steps; {count(len(steps))} "
-        f"were pruned{half}.",
+        f"Curves of {format_count(len(reported))} trials over up to {last:,} steps; "
+        f"{format_count(len(steps))} were pruned{half}.",
     )
 
 
-def _line(label: str, trial: TrialEntry, colour: int, strength: float) -> PointLine:
+def _create_curve(label: str, trial: TrialEntry, colour: int, strength: float) -> PointLine:
     reports = trial.reports
     if len(reports) > _STEPS:
         reports = tuple(
@@ -222,7 +228,7 @@ def _line(label: str, trial: TrialEntry, colour: int, strength: float) -> PointL
     return PointLine(label, table[:, 0], table[:, 1], colour, strength, width=1.0)
 
 
-def _evenly(trials: Sequence[TrialEntry]) -> list[TrialEntry]:
+def _select_evenly(trials: Sequence[TrialEntry]) -> list[TrialEntry]:
     if len(trials) <= _CURVES:
         return list(trials)
     return [
@@ -233,20 +239,22 @@ def _evenly(trials: Sequence[TrialEntry]) -> list[TrialEntry]:
 BLUE, VERMILLION, GREEN, PURPLE = 0, 1, 2, 3
 
 
-def search_outcome(view: SearchView) -> Section:
+def build_search_outcome_section(view: SearchView) -> Section:
     """Return the section."""
     found = view.found
-    blocks: list[Block] = [Tiles(tuple(_tiles(view))), *_warnings(found)]
+    blocks: list[Block] = [Tiles(tuple(_build_tiles(view))), *_build_warnings(found)]
     if len(found.objectives) == 1 and view.finished:
-        blocks.append(_best_table(view))
+        blocks.append(_build_best_table(view))
     else:
-        blocks += front_blocks(view)
-    pictures = [_history(view, objective) for objective in found.objectives] + [curves_of(view)]
+        blocks += build_front_blocks(view)
+    pictures = [_plot_history(view, objective) for objective in found.objectives] + [
+        plot_learning_curves(view)
+    ]
     blocks += [picture for picture in pictures if picture is not None]
     return Section("What was found", tuple(blocks))
 
 
-def best_trial(view: SearchView, objective: str) -> TrialEntry | None:
+def find_best_trial(view: SearchView, objective: str) -> TrialEntry | None:
     """Return the finished trial with the best value, the first of equals."""
     sign = -1.0 if view.found.objectives[objective] == "maximize" else 1.0
     return min(
@@ -256,12 +264,12 @@ def best_trial(view: SearchView, objective: str) -> TrialEntry | None:
     )
 
 
-def _tiles(view: SearchView) -> Iterator[Tile]:
+def _build_tiles(view: SearchView) -> Iterator[Tile]:
     found = view.found
     for objective in list(found.objectives)[:3]:
-        best = best_trial(view, objective)
+        best = find_best_trial(view, objective)
         way = "the least" if found.objectives[objective] == "minimize" else "the greatest"
-        told = NOTHING if best is None else number_text(best.values[objective])
+        told = NOTHING if best is None else format_trial_number(best.values[objective])
         yield Tile(
             f"Best {objective}",
             told,
@@ -270,41 +278,46 @@ def _tiles(view: SearchView) -> Iterator[Tile]:
     if len(found.objectives) > 1:
         sure = sum(chance >= 0.5 for _, chance in view.front)
         yield Tile(
-            "On the Pareto front", count(sure), f"of {count(len(view.finished))} finished trials"
+            "On the Pareto front",
+            format_count(sure),
+            f"of {format_count(len(view.finished))} finished trials",
         )
     states = {
-        state: len(found.of_state(state)) for state in ("pruned", "failed", "running", "waiting")
+        state: len(found.select_state(state))
+        for state in ("pruned", "failed", "running", "waiting")
     }
-    others = ", ".join(f"{count(number)} {state}" for state, number in states.items() if number)
-    yield Tile("Finished trials", count(len(view.finished)), others)
+    others = ", ".join(
+        f"{format_count(number)} {state}" for state, number in states.items() if number
+    )
+    yield Tile("Finished trials", format_count(len(view.finished)), others)
     times = [trial.seconds for trial in found.trials if trial.seconds is not None]
     if times:
         middle = float(np.median(times))
         yield Tile(
             "Time of all trials",
-            duration(1e9 * sum(times)),
-            f"{duration(1e9 * middle)} in the median",
+            format_duration(1e9 * sum(times)),
+            f"{format_duration(1e9 * middle)} in the median",
         )
     taken_over = sum(bool(trial.origin) for trial in found.trials)
     if taken_over:
-        yield Tile("Taken over", count(taken_over), "from earlier runs")
+        yield Tile("Taken over", format_count(taken_over), "from earlier runs")
 
 
-def _warnings(found: SearchFile) -> Iterator[Block]:
+def _build_warnings(found: SearchFile) -> Iterator[Block]:
     ended = [trial for trial in found.trials if trial.state in ("finished", "pruned", "failed")]
-    failed = found.of_state("failed")
-    if not found.finished():
+    failed = found.select_state("failed")
+    if not found.select_finished():
         yield Paragraph("No trial finished.", "warning")
     elif len(failed) > len(ended) / 4:
         yield Paragraph(
-            f"{share(len(failed) / len(ended), 0)} of the trials failed; why is told at the table "
-            f"of trials. "
+            f"{format_share(len(failed) / len(ended), 0)} of the trials failed; why is told at the "
+            f"table of trials. "
             "What is said of parameters holds for the others.",
             "warning",
         )
 
 
-def _best_table(view: SearchView) -> Table:
+def _build_best_table(view: SearchView) -> Table:
     """Return the configurations of the best trials, one a column."""
     (objective,) = view.found.objectives
     sign = -1.0 if view.found.objectives[objective] == "maximize" else 1.0
@@ -312,10 +325,10 @@ def _best_table(view: SearchView) -> Table:
         :3
     ]
     rows: list[tuple[str | Cell, ...]] = [
-        (objective, *(_value_cell(objective, trial) for trial in order))
+        (objective, *(_format_value_cell(objective, trial) for trial in order))
     ]
     for axis in view.found.axes:
-        cells = (parameter_text(trial, axis.name) for trial in order)
+        cells = (format_parameter(trial, axis.name) for trial in order)
         rows.append((axis.name, *cells))
     return Table(
         ("", *(f"Trial {trial.number}" for trial in order)),
@@ -324,11 +337,13 @@ def _best_table(view: SearchView) -> Table:
     )
 
 
-def _value_cell(objective: str, trial: TrialEntry) -> Cell:
-    return Cell(number_text(trial.values[objective]), None, range_text(trial, objective))
+def _format_value_cell(objective: str, trial: TrialEntry) -> Cell:
+    return Cell(
+        format_trial_number(trial.values[objective]), None, format_trial_interval(trial, objective)
+    )
 
 
-def _history(view: SearchView, objective: str) -> Plot | None:
+def _plot_history(view: SearchView, objective: str) -> Plot | None:
     if len(view.finished) < 2:
         return None
     found = view.found
@@ -349,7 +364,7 @@ def _history(view: SearchView, objective: str) -> Plot | None:
             0.5,
         ),
     ]
-    pruned = [trial for trial in found.of_state("pruned") if objective in trial.values][-1000:]
+    pruned = [trial for trial in found.select_state("pruned") if objective in trial.values][-1000:]
     if pruned:
         places = np.array([trial.number for trial in pruned], np.float64)
         groups.insert(
@@ -358,13 +373,13 @@ def _history(view: SearchView, objective: str) -> Plot | None:
                 "pruned, last value", places, view.values(objective, pruned), PURPLE, 0.6, 3
             ),
         )
-    axis = view.value_axis(objective)
-    failed = np.array([trial.number for trial in found.of_state("failed")][-1000:], np.float64)
+    axis = view.create_value_axis(objective)
+    failed = np.array([trial.number for trial in found.select_state("failed")][-1000:], np.float64)
     if len(failed):
         edge = axis.high if down else axis.low
         groups.append(PointGroup("failed", failed, np.full(len(failed), edge), 4, 0.9, 7))
-    beyond = view.beyond(objective)
-    told = f" {count(beyond)} worse ones are drawn at the edge." if beyond else ""
+    beyond = view.count_beyond_axis(objective)
+    told = f" {format_count(beyond)} worse ones are drawn at the edge." if beyond else ""
     best = float(so_far[-1])
     return Plot(
         Points(
@@ -373,14 +388,14 @@ def _history(view: SearchView, objective: str) -> Plot | None:
             tuple(groups),
             (PointLine("best so far", line_x, line_y, VERMILLION),),
         ),
-        f"history-{_slug(view, objective)}",
+        f"history-{_format_slug(view, objective)}",
         f"{objective} of each trial, and the best so far.{told}{view.told_shown}",
-        f"The best {objective} went from {number_text(float(so_far[0]))} at first to "
-        f"{number_text(best)}, which trial {int(numbers[better[-1]])} reached.",
+        f"The best {objective} went from {format_trial_number(float(so_far[0]))} at first to "
+        f"{format_trial_number(best)}, which trial {int(numbers[better[-1]])} reached.",
     )
 
 
-def _slug(view: SearchView, objective: str) -> str:
+def _format_slug(view: SearchView, objective: str) -> str:
     return f"objective-{list(view.found.objectives).index(objective) + 1}"
 
 
@@ -390,7 +405,7 @@ _EXAMPLES = 5
 
 def search_trials(view: SearchView) -> Section:
     """Return the section on the trials: all of them in a table, and why some failed."""
-    return Section("Trials", (*_failures(view), _trials_table(view)))
+    return Section("Trials", (*_build_failure_blocks(view), _build_trials_table(view)))
 
 
 def search_method(view: SearchView) -> Section:
@@ -408,9 +423,9 @@ def search_method(view: SearchView) -> Section:
     return Section("How it was searched", tuple(blocks))
 
 
-def _failures(view: SearchView) -> Iterator[Block]:
+def _build_failure_blocks(view: SearchView) -> Iterator[Block]:
     groups: dict[str, list[int]] = defaultdict(list)
-    for trial in view.found.of_state("failed"):
+    for trial in view.found.select_state("failed"):
         groups[trial.message or "without a message"].append(trial.number)
     if not groups:
         return
@@ -419,7 +434,9 @@ def _failures(view: SearchView) -> Iterator[Block]:
     for message, numbers in order[:100]:
         examples = ", ".join(str(number) for number in numbers[:_EXAMPLES])
         more = " and more" if len(numbers) > _EXAMPLES else ""
-        rows.append((message, Cell(count(len(numbers)), float(len(numbers))), f"{examples}{more}"))
+        rows.append(
+            (message, Cell(format_count(len(numbers)), float(len(numbers))), f"{examples}{more}")
+        )
     yield Table(
         ("Why trials failed", "How many", "Trials"),
         tuple(rows),
@@ -429,13 +446,13 @@ def _failures(view: SearchView) -> Iterator[Block]:
     )
 
 
-def _trials_table(view: SearchView) -> Table | Paragraph:
+def _build_trials_table(view: SearchView) -> Table | Paragraph:
     found = view.found
     if not found.trials:
         return Paragraph("There are no trials yet.", "note")
     objectives = list(found.objectives)
     axes = list(view.axes(objectives[0]))[:_COLUMNS]
-    order = _ordered(view)
+    order = _sort_trials(view)
     shown = order[:_MOST_TRIAL_ROWS]
     noted = any(trial.message or trial.origin for trial in shown)
     rows = []
@@ -443,15 +460,15 @@ def _trials_table(view: SearchView) -> Table | Paragraph:
         seconds = (
             Cell(NOTHING)
             if trial.seconds is None
-            else Cell(duration(1e9 * trial.seconds), trial.seconds)
+            else Cell(format_duration(1e9 * trial.seconds), trial.seconds)
         )
         rows.append(
             (
                 Cell(f"Trial {trial.number}", float(trial.number)),
-                *(_value(trial, name) for name in objectives),
+                *(_format_parameter_cell(trial, name) for name in objectives),
                 trial.state,
                 *(
-                    Cell(parameter_text(trial, axis.name), _sorted_by(trial, axis.name))
+                    Cell(format_parameter(trial, axis.name), _get_sort_key(trial, axis.name))
                     for axis in axes
                 ),
                 seconds,
@@ -467,14 +484,14 @@ def _trials_table(view: SearchView) -> Table | Paragraph:
         "Trial",
         *objectives,
         "State",
-        *_unlike(names, objectives),
+        *_format_distinct_headings(names, objectives),
         "Time",
         *(("Note",) if noted else ()),
     )
     parts = [
-        f"All {count(len(order))} trials"
+        f"All {format_count(len(order))} trials"
         if len(shown) == len(order)
-        else f"{count(len(shown))} of {count(len(order))} trials",
+        else f"{format_count(len(shown))} of {format_count(len(order))} trials",
         ", the best first" if len(objectives) == 1 else ", the Pareto front first",
         "; then those that were pruned, with their last values, and those that failed.",
         f" The {len(axes)} most important of {len(found.axes)} parameters."
@@ -486,28 +503,32 @@ def _trials_table(view: SearchView) -> Table | Paragraph:
         tuple(rows),
         sortable=True,
         caption="".join(parts),
-        minor=(*_unlike(names, objectives)[4:], "Time"),
+        minor=(*_format_distinct_headings(names, objectives)[4:], "Time"),
     )
 
 
-def _unlike(names: list[str], objectives: list[str]) -> list[str]:
+def _format_distinct_headings(names: list[str], objectives: list[str]) -> list[str]:
     """Return headings of parameters that differ from those of objectives."""
     taken = {*objectives, "Trial", "State", "Time", "Note"}
     return [f"parameter {name}" if name in taken else name for name in names]
 
 
-def _value(trial: TrialEntry, name: str) -> Cell:
+def _format_parameter_cell(trial: TrialEntry, name: str) -> Cell:
     if name not in trial.values:
         return Cell(NOTHING)
-    return Cell(number_text(trial.values[name]), trial.values[name], range_text(trial, name))
+    return Cell(
+        format_trial_number(trial.values[name]),
+        trial.values[name],
+        format_trial_interval(trial, name),
+    )
 
 
-def _sorted_by(trial: TrialEntry, name: str) -> float | None:
+def _get_sort_key(trial: TrialEntry, name: str) -> float | None:
     value = trial.configuration.get(name)
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
-def _ordered(view: SearchView) -> list[TrialEntry]:
+def _sort_trials(view: SearchView) -> list[TrialEntry]:
     """Return the trials: finished ones by value or the front first, then pruned, failed and
     unfinished ones.
 

@@ -9,44 +9,51 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from nnpipe.measuring.constraints import Figure, MetricConstraint
-from nnpipe.measuring.quantities import Quantity, quantity
+from nnpipe.measuring.quantities import Quantity, find_quantity
 from nnpipe.report import document
 from nnpipe.report.charts import ChartPoint as Place
 from nnpipe.report.charts import Scatter
 from nnpipe.report.document import Block, Cell, Paragraph, Section, Table, Tile, Tiles
-from nnpipe.report.formatting import NOTHING, Scale, count, price, prices, share
-from nnpipe.report.inputs.sweep_file import Again, Found, FoundDevice, SweepCandidate
-from nnpipe.report.quantity_text import interval, ranged, written
-from nnpipe.report.sections.doubts import grouped_reasons
+from nnpipe.report.formatting import (
+    NOTHING,
+    Scale,
+    format_count,
+    format_price,
+    format_prices,
+    format_share,
+)
+from nnpipe.report.inputs.sweep_file import Remeasurement, SweepCandidate, SweepDevice, SweepFile
+from nnpipe.report.quantity_text import format_figure, format_figure_interval, format_quantity
+from nnpipe.report.sections.validity_warnings import group_reasons
 
 # The scale of a column by the kind of its metric, and what a value is multiplied by to be in the
 # unit of the scale.
 SCALES = {
-    "time": (1e9, Scale.of_times),
-    "bytes": (1.0, Scale.of_sizes),
-    "energy": (1.0, Scale.of_energies),
+    "time": (1e9, Scale.from_times),
+    "bytes": (1.0, Scale.from_sizes),
+    "energy": (1.0, Scale.from_energies),
 }
 _DECADE = 8.0  # from this ratio on the axis is logarithmic, so that small values stay apart
 
 
-def named(metric: Quantity) -> str:
+def get_inline_title(metric: Quantity) -> str:
     """Return the title of a metric for use inside a sentence."""
     title = metric.title
     return title if title[:1].islower() or title[1:2].isupper() else title[0].lower() + title[1:]
 
 
-def sweep_pictures(found: Found) -> Iterator[document.Plot]:
+def plot_sweep_objectives(found: SweepFile) -> Iterator[document.Plot]:
     """Yield plots of a quality objective against up to two cost objectives."""
     costs = [m for m in found.objectives if m.less_is_better and not m.metric]
     gains = [m for m in found.objectives if m.metric or not m.less_is_better]
     for gain in gains[:1]:
         for cost in costs[:2]:
-            figure = _picture(found, cost, gain)
+            figure = _plot_objectives(found, cost, gain)
             if figure is not None:
                 yield figure
 
 
-def _picture(found: Found, cost: Quantity, gain: Quantity) -> document.Plot | None:
+def _plot_objectives(found: SweepFile, cost: Quantity, gain: Quantity) -> document.Plot | None:
     known = [
         (n, p, p.figures.get(cost.name), p.figures.get(gain.name))
         for n, p in enumerate(found.points)
@@ -60,22 +67,23 @@ def _picture(found: Found, cost: Quantity, gain: Quantity) -> document.Plot | No
     if len(both) < 2 or len({y.value for _, _, _, y in both}) == 1:
         return None
     values = [x.value for _, _, x, _ in both if x.value is not None]
-    to_x, x_unit = _scaled(cost, values)
-    to_y, y_label = _upward(gain)
+    to_x, x_unit = _select_factor(cost, values)
+    to_y, y_label = _select_sign(gain)
     places = tuple(
         Place(
             point.title,
             to_x * (x.value or 0.0),
             to_y * (y.value or 0.0),
-            _ends(x, to_x),
-            _ends(y, to_y),
+            _scale_interval(x, to_x),
+            _scale_interval(y, to_y),
             number,
             point.on_front,
-            f"{point.title}: {named(cost)} {ranged(cost, x)}, {named(gain)} {ranged(gain, y)}; "
+            f"{point.title}: {get_inline_title(cost)} {format_figure(cost, x)}, "
+            f"{get_inline_title(gain)} {format_figure(gain, y)}; "
             + (
-                f"stopped at {share(point.share, 0)}"
+                f"stopped at {format_share(point.share, 0)}"
                 if point.stopped
-                else f"on the front in {share(point.front_share, 0)} of draws"
+                else f"on the front in {format_share(point.front_share, 0)} of draws"
             ),
         )
         for number, point, x, y in both
@@ -84,58 +92,63 @@ def _picture(found: Found, cost: Quantity, gain: Quantity) -> document.Plot | No
     best = ", ".join(place.label for place in places if place.on_front)
     return document.Plot(
         Scatter(
-            f"{named(cost)}, {x_unit}",
+            f"{get_inline_title(cost)}, {x_unit}",
             y_label,
             places,
             least > 0 and max(values) / least > _DECADE,
             front=True,
         ),
         f"sweep-{gain.name}-against-{cost.name}".replace("_", "-").replace(".", "-"),
-        f"{gain.title} against {named(cost)}; up and to the left is better. Bars are intervals, "
-        f"the broken line is "
+        f"{gain.title} against {get_inline_title(cost)}; up and to the left is better. Bars are "
+        f"intervals, the broken line is "
         "what no candidate is beyond; pale ones are off the front of all objectives together",
-        f"{gain.title} against {named(cost)} of {len(places):,} candidates. On the front: {best}.",
+        f"{gain.title} against {get_inline_title(cost)} of {len(places):,} candidates. On the "
+        f"front: {best}.",
     )
 
 
-def _scaled(metric: Quantity, values: Sequence[float]) -> tuple[float, str]:
+def _select_factor(metric: Quantity, values: Sequence[float]) -> tuple[float, str]:
     factor, scale_of = SCALES.get(metric.kind, SCALES["bytes"])
     scale = scale_of([factor * value for value in values])
     return factor / scale.divisor, scale.unit
 
 
-def _upward(metric: Quantity) -> tuple[float, str]:
-    sign, label = (-1.0, f"−{named(metric)}") if metric.less_is_better else (1.0, named(metric))
+def _select_sign(metric: Quantity) -> tuple[float, str]:
+    sign, label = (
+        (-1.0, f"−{get_inline_title(metric)}")
+        if metric.less_is_better
+        else (1.0, get_inline_title(metric))
+    )
     if metric.compared:
-        label = f"change of {named(quantity(metric.metric))}"
+        label = f"change of {get_inline_title(find_quantity(metric.metric))}"
     if metric.kind == "share":
         return 100 * sign, f"{label}, {'points' if metric.compared else '%'}"
     return sign, f"{label}, /s" if metric.kind == "rate" else label
 
 
-def _ends(known: Figure, factor: float) -> tuple[float, float]:
+def _scale_interval(known: Figure, factor: float) -> tuple[float, float]:
     value = known.value or 0.0
     low, high = (end if math.isfinite(end) else value for end in (known.low, known.high))
     return min(factor * low, factor * high), max(factor * low, factor * high)
 
 
-def sweep_section(found: Found) -> Section:
+def build_sweep_section(found: SweepFile) -> Section:
     """Return the section."""
     return Section(
         "What to ship",
         (
-            Tiles(tuple(_tiles(found))),
-            *_verdict(found),
-            _table(found),
-            *sweep_pictures(found),
-            *_stopped(found),
-            *_killed(found),
-            *_left_out(found),
+            Tiles(tuple(_build_tiles(found))),
+            *_build_verdict_blocks(found),
+            _build_candidate_table(found),
+            *plot_sweep_objectives(found),
+            *_build_stopped_blocks(found),
+            *_build_violation_table(found),
+            *_build_failure_tables(found),
         ),
     )
 
 
-def most_telling(found: Found, most: int) -> tuple[SweepCandidate, ...]:
+def select_sweep_candidates(found: SweepFile, most: int) -> tuple[SweepCandidate, ...]:
     """Return the most important candidates: the chosen one, then qualified ones and those most
     surely on the front.
     """
@@ -146,13 +159,14 @@ def most_telling(found: Found, most: int) -> tuple[SweepCandidate, ...]:
     return tuple(order[:most])
 
 
-def _tiles(found: Found) -> Iterator[Tile]:
-    chosen = _chosen(found)
+def _build_tiles(found: SweepFile) -> Iterator[Tile]:
+    chosen = _find_chosen(found)
     if chosen is not None:
-        known = _shipped(found, chosen).get(found.choose.name)
+        known = _get_claimed_figures(found, chosen).get(found.choose.name)
         where = f" on {found.cheapest}, the cheapest device" if found.cheapest else ""
         note = (
-            f"best of those that qualify{where}: {found.choose.title} {ranged(found.choose, known)}"
+            f"best of those that qualify{where}: {found.choose.title} "
+            f"{format_figure(found.choose, known)}"
         )
         yield Tile(
             "Ship", chosen.title, note + (", measured again" if found.again is not None else "")
@@ -160,7 +174,7 @@ def _tiles(found: Found) -> Iterator[Tile]:
         if found.again is not None:
             yield Tile(
                 "Doubts about it",
-                _doubt_kinds(found.again.doubts),
+                _format_warning_kinds(found.again.doubts),
                 "from when it was measured again",
             )
     else:
@@ -176,23 +190,23 @@ def _tiles(found: Found) -> Iterator[Tile]:
     yield Tile(
         "On the Pareto front",
         f"{best:,}",
-        "in " + ", ".join(named(metric) for metric in found.objectives),
+        "in " + ", ".join(get_inline_title(metric) for metric in found.objectives),
     )
 
 
-def _shipped(found: Found, chosen: SweepCandidate) -> Mapping[str, Figure]:
+def _get_claimed_figures(found: SweepFile, chosen: SweepCandidate) -> Mapping[str, Figure]:
     """Return the figures that are claimed for the chosen candidate: of its second measurement,
     if there is one.
     """
     return chosen.figures if found.again is None else found.again.figures
 
 
-def _doubt_kinds(doubts: Sequence[tuple[str, str]]) -> str:
+def _format_warning_kinds(doubts: Sequence[tuple[str, str]]) -> str:
     return ", ".join(dict.fromkeys(kind for kind, _ in doubts)) or "none"
 
 
-def _verdict(found: Found) -> Iterator[Block]:
-    chosen, sure = _chosen(found), share(found.confidence, 0)
+def _build_verdict_blocks(found: SweepFile) -> Iterator[Block]:
+    chosen, sure = _find_chosen(found), format_share(found.confidence, 0)
     if chosen is not None:
         held = "; ".join(constraint.text for constraint in found.constraints)
         claims = (
@@ -202,8 +216,8 @@ def _verdict(found: Found) -> Iterator[Block]:
             else ""
         )
         yield Paragraph(
-            f"{chosen.title} is the one to ship, by {named(found.choose)}. It was measured a "
-            f"second time, and what is claimed of it stands on that.{claims}"
+            f"{chosen.title} is the one to ship, by {get_inline_title(found.choose)}. It was "
+            f"measured a second time, and what is claimed of it stands on that.{claims}"
         )
         if found.again is not None:
             reasons = "; ".join(f"{kind}: {reason}" for kind, reason in found.again.doubts)
@@ -211,11 +225,11 @@ def _verdict(found: Found) -> Iterator[Block]:
                 yield Paragraph(
                     f"There is reason to distrust what is claimed of it: {reasons}.", "warning"
                 )
-            yield _claimed(found, chosen, found.again)
-        level = _level_with(found, chosen)
+            yield _build_certificate_table(found, chosen, found.again)
+        level = _list_indistinguishable(found, chosen)
         if level:
             yield Paragraph(
-                f"Not to be told from it in {named(found.choose)}: {', '.join(level)}. "
+                f"Not to be told from it in {get_inline_title(found.choose)}: {', '.join(level)}. "
                 "nnpipe compare measures such finalists side by side.",
                 "note",
             )
@@ -225,7 +239,7 @@ def _verdict(found: Found) -> Iterator[Block]:
             "whole interval.",
             "warning",
         )
-    yield from grouped_reasons(
+    yield from group_reasons(
         list(found.refuted.items()),
         lambda title: f"{title} came first, but did not hold when it was measured again: ",
         "candidates came first, but did not hold when they were measured again.",
@@ -233,7 +247,9 @@ def _verdict(found: Found) -> Iterator[Block]:
     )
 
 
-def _claimed(found: Found, chosen: SweepCandidate, again: Again) -> Table:
+def _build_certificate_table(
+    found: SweepFile, chosen: SweepCandidate, again: Remeasurement
+) -> Table:
     """Return a table of the certified figures beside those that the choice was based on."""
     rows = []
     for metric in found.metrics:
@@ -243,31 +259,33 @@ def _claimed(found: Found, chosen: SweepCandidate, again: Again) -> Table:
             if c.metric == metric
         )
         now, before = again.figures.get(metric.name), chosen.figures.get(metric.name)
-        cells = (_figure_cell(metric, now), _figure_cell(metric, before))
+        cells = (_format_figure_cell(metric, now), _format_figure_cell(metric, before))
         rows.append((metric.title, *cells, bounds or NOTHING))
     return Table(
         ("Figure", "Certified", "When it was chosen", "Wanted"),
         tuple(rows),
         caption=(
             f"What is claimed of it. Certified is what came out when it was measured again. "
-            f"{_intervals(found)}"
+            f"{_describe_intervals(found)}"
         ),
     )
 
 
-def _intervals(found: Found) -> str:
-    together = f", so that all constraints hold together with {share(found.confidence, 0)}"
+def _describe_intervals(found: SweepFile) -> str:
+    together = f", so that all constraints hold together with {format_share(found.confidence, 0)}"
     level = 100 * found.level
     return f"Ranges are {level:.4g}\u00a0% intervals{together * (found.level != found.confidence)}."
 
 
-def _figure_cell(metric: Quantity, known: Figure | None) -> Cell:
+def _format_figure_cell(metric: Quantity, known: Figure | None) -> Cell:
     if known is None or known.value is None:
         return Cell(NOTHING)
-    return Cell(written(metric, known.value), known.value, interval(metric, known))
+    return Cell(
+        format_quantity(metric, known.value), known.value, format_figure_interval(metric, known)
+    )
 
 
-def _level_with(found: Found, chosen: SweepCandidate) -> list[str]:
+def _list_indistinguishable(found: SweepFile, chosen: SweepCandidate) -> list[str]:
     mine = chosen.figures.get(found.choose.name, Figure.unknown(""))
     return [
         point.title
@@ -281,21 +299,21 @@ def _level_with(found: Found, chosen: SweepCandidate) -> list[str]:
     ]
 
 
-def _chosen(found: Found) -> SweepCandidate | None:
+def _find_chosen(found: SweepFile) -> SweepCandidate | None:
     return next((point for point in found.points if point.title == found.chosen), None)
 
 
-def _table(found: Found) -> Table:
+def _build_candidate_table(found: SweepFile) -> Table:
     order = sorted(
         found.points,
         key=lambda p: (p.title != found.chosen, not p.qualifies, -p.front_share, p.title),
     )
     columns = [("Candidate", [Cell(point.title) for point in order])]
-    columns += [_column(metric, order) for metric in found.metrics]
-    columns.append(("Front", [_front_cell(point) for point in order]))
+    columns += [_build_metric_column(metric, order) for metric in found.metrics]
+    columns.append(("Front", [_format_front_cell(point) for point in order]))
     if found.constraints or found.spent:
-        columns.append(("Verdict", [Cell(_judged(found, point)) for point in order]))
-    columns.append(("Doubts", [Cell(_doubt_kinds(point.doubts)) for point in order]))
+        columns.append(("Verdict", [Cell(_describe_verdict(found, point)) for point in order]))
+    columns.append(("Doubts", [Cell(_format_warning_kinds(point.doubts)) for point in order]))
     again = (
         " (the second measurement of the chosen one stands above)"
         if found.again is not None
@@ -307,45 +325,51 @@ def _table(found: Found) -> Table:
         sortable=True,
         minor=tuple(columns[1 + place][0] for place in range(3, len(found.metrics))),
         caption=f"All candidates as they were first measured{again}: the chosen one first, then "
-        f"those most surely on the front. {_intervals(found)} Front is the share of draws from the "
-        f"figures' uncertainty in which no other "
+        f"those most surely on the front. {_describe_intervals(found)} Front is the share of draws "
+        f"from the figures' uncertainty in which no other "
         f"candidate{' of the same device' * bool(found.devices)} is at least as good in "
-        f"{', '.join(named(m) for m in found.objectives)}. In the sweep's file "
+        f"{', '.join(get_inline_title(m) for m in found.objectives)}. In the sweep's file "
         + ", ".join(f"{m.name} is {m.title}" for m in found.metrics if m.name != m.heading.lower())
         + ".",
     )
 
 
-def _column(metric: Quantity, points: Sequence[SweepCandidate]) -> tuple[str, list[Cell]]:
+def _build_metric_column(
+    metric: Quantity, points: Sequence[SweepCandidate]
+) -> tuple[str, list[Cell]]:
     """Return the heading and the cells of a column; times and sizes have a common unit, which
     the heading names.
     """
     known = [point.figures.get(metric.name) or Figure.unknown("") for point in points]
     if metric.kind not in SCALES:
-        return metric.heading, [_figure_cell(metric, each) for each in known]
+        return metric.heading, [_format_figure_cell(metric, each) for each in known]
     factor, scale_of = SCALES[metric.kind]
     values = [None if each.value is None else factor * each.value for each in known]
     scale = scale_of(values)
     cells = []
     for each, value in zip(known, values, strict=True):
         range_ = ""
-        if interval(metric, each):
+        if format_figure_interval(metric, each):
             range_ = f"{scale.text(factor * each.low)} to {scale.text(factor * each.high)}"
         cells.append(Cell(scale.text(value), each.value, range_))
     return f"{metric.heading}, {scale.unit}", cells
 
 
-def _front_cell(point: SweepCandidate) -> Cell:
-    return Cell(NOTHING) if point.stopped else Cell(share(point.front_share, 0), point.front_share)
+def _format_front_cell(point: SweepCandidate) -> Cell:
+    return (
+        Cell(NOTHING)
+        if point.stopped
+        else Cell(format_share(point.front_share, 0), point.front_share)
+    )
 
 
-def _judged(found: Found, point: SweepCandidate) -> str:
+def _describe_verdict(found: SweepFile, point: SweepCandidate) -> str:
     if point.title == found.chosen:
         return "chosen"
     if point.title in found.refuted:
         return "refuted when measured again"
     if point.stopped:
-        return f"stopped at {share(point.share, 0)}"
+        return f"stopped at {format_share(point.share, 0)}"
     if point.qualifies:
         return "qualifies"
     for verdict, words in (
@@ -354,14 +378,14 @@ def _judged(found: Found, point: SweepCandidate) -> str:
         ("cannot be told", "undecided: "),
     ):
         headings = [
-            c.metric.heading for c in found.constraints if _claim_verdict(c, point) == verdict
+            c.metric.heading for c in found.constraints if _check_claim(c, point) == verdict
         ]
         if headings:
             return words + ", ".join(headings)
-    return "barred: " + _doubt_kinds(point.doubts)
+    return "barred: " + _format_warning_kinds(point.doubts)
 
 
-def _claim_verdict(constraint: MetricConstraint, point: SweepCandidate) -> str:
+def _check_claim(constraint: MetricConstraint, point: SweepCandidate) -> str:
     known, holds = point.figures.get(constraint.metric.name), point.claims.get(constraint.text)
     if known is None or known.value is None:
         return "not known"
@@ -370,13 +394,13 @@ def _claim_verdict(constraint: MetricConstraint, point: SweepCandidate) -> str:
     return "holds" if holds else "fails"
 
 
-def _killed(found: Found) -> Iterator[Block]:
+def _build_violation_table(found: SweepFile) -> Iterator[Block]:
     rows = [
         (
             point.title,
             constraint.text,
-            _claim_verdict(constraint, point),
-            ranged(constraint.metric, point.figures.get(constraint.metric.name)),
+            _check_claim(constraint, point),
+            format_figure(constraint.metric, point.figures.get(constraint.metric.name)),
         )
         for point in found.points
         if not point.stopped
@@ -394,9 +418,9 @@ def _killed(found: Found) -> Iterator[Block]:
         )
 
 
-def _stopped(found: Found) -> Iterator[Block]:
+def _build_stopped_blocks(found: SweepFile) -> Iterator[Block]:
     rows = [
-        (point.title, share(point.share, 0), point.stopped)
+        (point.title, format_share(point.share, 0), point.stopped)
         for point in found.points
         if point.stopped
     ]
@@ -416,13 +440,13 @@ def _stopped(found: Found) -> Iterator[Block]:
         )
 
 
-def _left_out(found: Found) -> Iterator[Block]:
+def _build_failure_tables(found: SweepFile) -> Iterator[Block]:
     for reasons, caption in (
         (found.failed, "could not be measured"),
         (found.impossible, "cannot be: their parts do not fit together"),
     ):
         if reasons:
-            said = f"{count(len(reasons))} combination{'s' * (len(reasons) != 1)} {caption}"
+            said = f"{format_count(len(reasons))} combination{'s' * (len(reasons) != 1)} {caption}"
             yield Table(
                 ("Combination", "Reason"),
                 tuple(reasons.items()),
@@ -432,12 +456,12 @@ def _left_out(found: Found) -> Iterator[Block]:
             )
 
 
-def devices_section(found: Found) -> Section:
+def build_devices_section(found: SweepFile) -> Section:
     """Return the section."""
-    return Section("Which device", tuple(_blocks(found)))
+    return Section("Which device", tuple(_build_device_blocks(found)))
 
 
-def cost_sentence(found: Found) -> str:
+def describe_cheapest_device(found: SweepFile) -> str:
     """Return which device to take, as a sentence."""
     best = next((each for each in found.devices if each.name == found.cheapest), None)
     if best is None:
@@ -446,14 +470,14 @@ def cost_sentence(found: Found) -> str:
     if not found.cost_by:
         why = (
             f"what devices cost is not known, and its candidate is the best by "
-            f"{named(found.choose)}"
+            f"{get_inline_title(found.choose)}"
         )
         return (
             f"{best.name} is the device to take: "
             f"{why if len(able) > 1 else 'on no other does a candidate qualify'}."
         )
     held = " that keeps the constraints" if found.constraints else ""
-    cost = price(getattr(best, found.cost_by), found.cost_by, found.currency)
+    cost = format_price(getattr(best, found.cost_by), found.cost_by, found.currency)
     unknown = [each.name for each in able if getattr(each, found.cost_by) is None]
     more = (
         f" What {', '.join(unknown)} costs is not known in this way, and was not compared."
@@ -463,52 +487,57 @@ def cost_sentence(found: Found) -> str:
     return f"{best.name} is the cheapest device{held}: {cost}.{more}"
 
 
-def model_table(found: Found) -> Table:
+def build_model_table(found: SweepFile) -> Table:
     """Return a table of devices by models, with the best candidate that qualifies in each cell."""
     models = list(dict.fromkeys(point.model for point in found.points if point.model))
     rows = [
         (
             Cell(each.name),
-            Cell(_price(found, each)),
-            *(_best_cell(found, each, model) for model in models),
+            Cell(_format_device_price(found, each)),
+            *(_format_best_cell(found, each, model) for model in models),
         )
         for each in found.devices
     ]
-    return _with_prices(
+    return _remove_empty_prices(
         Table(
             ("Device", "Cost", *models),
             tuple(rows),
             caption=f"The best candidate of each model that qualifies on each device, by "
-            f"{named(found.choose)}; those "
+            f"{get_inline_title(found.choose)}; those "
             "that are chosen as measured again",
         )
     )
 
 
-def device_table(found: Found) -> Table:
+def build_device_table(found: SweepFile) -> Table:
     """Return a table of what is best on each device, with the figures that are claimed of it."""
     metrics = [metric for metric in found.metrics if metric.name != found.choose.name]
     rows = []
     for each in found.devices:
         figures = each.again.figures if each.again is not None else {}
         claimed = [
-            _device_figure_cell(figures.get(metric.name), metric)
+            _format_device_figure_cell(figures.get(metric.name), metric)
             for metric in (found.choose, *metrics)
         ]
         rows.append(
-            (Cell(each.name), Cell(_price(found, each)), Cell(_said(found, each)), *claimed)
+            (
+                Cell(each.name),
+                Cell(_format_device_price(found, each)),
+                Cell(_get_best_combination(found, each)),
+                *claimed,
+            )
         )
     heads = [metric.heading for metric in (found.choose, *metrics)]
     caption = "The best candidate on each device, as measured again there"
-    return _with_prices(
+    return _remove_empty_prices(
         Table(("Device", "Cost", "Best candidate", *heads), tuple(rows), caption=caption)
     )
 
 
-def _blocks(found: Found) -> Iterator[Block]:
-    yield Paragraph(cost_sentence(found), "plain" if found.cheapest else "warning")
-    yield model_table(found)
-    yield device_table(found)
+def _build_device_blocks(found: SweepFile) -> Iterator[Block]:
+    yield Paragraph(describe_cheapest_device(found), "plain" if found.cheapest else "warning")
+    yield build_model_table(found)
+    yield build_device_table(found)
     described = [(each.name, each.description) for each in found.devices if each.description]
     if described:
         yield Table(
@@ -519,11 +548,11 @@ def _blocks(found: Found) -> Iterator[Block]:
             yield Paragraph(f"{each.name} did not give all results: {each.away}.", "warning")
 
 
-def _best_cell(found: Found, device: FoundDevice, model: str) -> Cell:
+def _format_best_cell(found: SweepFile, device: SweepDevice, model: str) -> Cell:
     mine = [point for point in found.points if point.device == device.name and point.model == model]
     chosen = next((point for point in mine if point.title == device.chosen), None)
     if chosen is not None and device.again is not None:
-        return _device_figure_cell(
+        return _format_device_figure_cell(
             device.again.figures.get(found.choose.name), found.choose, chosen.combination
         )
     able = [point for point in mine if point.qualifies and found.choose.name in point.figures]
@@ -536,13 +565,17 @@ def _best_cell(found: Found, device: FoundDevice, model: str) -> Cell:
     if known:
         sign = 1 if found.choose.less_is_better else -1
         figure, point = min(known, key=lambda pair: (sign * (pair[0].value or 0.0), pair[1].title))
-        return _device_figure_cell(figure, found.choose, point.combination)
+        return _format_device_figure_cell(figure, found.choose, point.combination)
     if able:
         return Cell("none qualifies", None, "did not hold when measured again")
-    return Cell("none qualifies", None, _why_not(found, mine)) if mine else Cell("not measured")
+    return (
+        Cell("none qualifies", None, _explain_disqualified(found, mine))
+        if mine
+        else Cell("not measured")
+    )
 
 
-def _why_not(found: Found, points: Sequence[SweepCandidate]) -> str:
+def _explain_disqualified(found: SweepFile, points: Sequence[SweepCandidate]) -> str:
     """Return the constraint that most candidates do not keep."""
     broken = Counter(
         c.metric.heading
@@ -553,7 +586,7 @@ def _why_not(found: Found, points: Sequence[SweepCandidate]) -> str:
     return f"most often {broken.most_common(1)[0][0]}" if broken else ""
 
 
-def _said(found: Found, device: FoundDevice) -> str:
+def _get_best_combination(found: SweepFile, device: SweepDevice) -> str:
     if device.chosen is None:
         return (
             "none qualifies"
@@ -565,17 +598,21 @@ def _said(found: Found, device: FoundDevice) -> str:
     )
 
 
-def _device_figure_cell(known: Figure | None, metric: Quantity, note: str = "") -> Cell:
+def _format_device_figure_cell(known: Figure | None, metric: Quantity, note: str = "") -> Cell:
     if known is None or known.value is None:
         return Cell(NOTHING, None, note)
-    return Cell(written(metric, known.value), known.value, note or interval(metric, known))
+    return Cell(
+        format_quantity(metric, known.value),
+        known.value,
+        note or format_figure_interval(metric, known),
+    )
 
 
-def _price(found: Found, device: FoundDevice) -> str:
-    return prices(device.cost_per_hour, device.cost_per_piece, found.currency)
+def _format_device_price(found: SweepFile, device: SweepDevice) -> str:
+    return format_prices(device.cost_per_hour, device.cost_per_piece, found.currency)
 
 
-def _with_prices(table: Table) -> Table:
+def _remove_empty_prices(table: Table) -> Table:
     """Return a table without the column of costs if no cost is known."""
     if any(row[1].text for row in table.cells()):
         return table

@@ -68,7 +68,7 @@ def to_html(document: Document, pictures: Pictures | None = None) -> str:
             "HTML needs Jinja2, which is not installed: pip install 'nnpipe[report]'"
         ) from None
 
-    def tidy(value: Any) -> Any:
+    def clean_value(value: Any) -> Any:
         return clean(value, 4000) if type(value) is str else value
 
     # finalize gets every expression before it is escaped, and replaces characters that cannot be
@@ -79,12 +79,12 @@ def to_html(document: Document, pictures: Pictures | None = None) -> str:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=tidy,
+        finalize=clean_value,
     )
     pictures = pictures or Pictures()
 
-    def picture(figure: Plot) -> Markup:
-        return Markup(pictures.inline(figure))
+    def render_picture(figure: Plot) -> Markup:
+        return Markup(pictures.render_inline(figure))
 
     style, script = (
         (_TEMPLATES / name).read_text("utf-8").strip() for name in ("report.css", "report.js")
@@ -94,19 +94,21 @@ def to_html(document: Document, pictures: Pictures | None = None) -> str:
     return environment.get_template("report.html").render(
         title=document.title,
         subtitle=document.subtitle,
-        parts=_parts(document.sections, set(), 2, _folds(document.sections) > _FOLDS),
-        picture=picture,
-        numeric=_numeric,
-        breakable=lambda text: Markup("<wbr>").join(_pieces(tidy(text))),
+        parts=_create_page_sections(
+            document.sections, set(), 2, _count_folded(document.sections) > _FOLDS
+        ),
+        picture=render_picture,
+        numeric=_find_numeric_columns,
+        breakable=lambda text: Markup("<wbr>").join(_split_at_breaks(clean_value(text))),
         style=Markup(f"\n{style}\n"),
         script=Markup(script),
         digest=digest,
-        packed=lambda text: Markup(_packed(text)),
+        packed=lambda text: Markup(_compress(text)),
     )
 
 
 @dataclass(frozen=True)
-class Part:
+class PageSection:
     """A section in the form that the template needs, with an anchor of its own and its blocks in
     groups.
 
@@ -123,41 +125,41 @@ class Part:
     packed: bool = False
 
     @property
-    def open(self) -> tuple[Part, ...]:
+    def open(self) -> tuple[PageSection, ...]:
         """The inner sections that are not folded; folded ones are a list of links by themselves."""
         return tuple(part for part in self.parts if not part.folded)
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[PageSection, ...]:
         """The inner sections."""
         return tuple(block for kind, blocks in self.groups if kind == "part" for block in blocks)
 
 
-def _packed(text: str) -> str:
+def _compress(text: str) -> str:
     """Return a part of the page in compressed form; a browser decompresses it when a reader
     opens it.
     """
     return base64.b64encode(zlib.compress(text.encode("utf-8"), 9)).decode("ascii")
 
 
-def _folds(sections: Sequence[Section]) -> int:
+def _count_folded(sections: Sequence[Section]) -> int:
     inner = [
         block for section in sections for block in section.blocks if isinstance(block, Section)
     ]
-    return sum(section.folded for section in sections) + (_folds(inner) if inner else 0)
+    return sum(section.folded for section in sections) + (_count_folded(inner) if inner else 0)
 
 
-def _parts(
+def _create_page_sections(
     sections: Sequence[Section], taken: set[str], level: int, many: bool = False
-) -> tuple[Part, ...]:
+) -> tuple[PageSection, ...]:
     found = []
     for section in sections:
-        anchor = _anchor(clean(section.title), taken)
+        anchor = _create_anchor(clean(section.title), taken)
         groups = []
-        for kind, blocks in groupby(section.blocks, _kind):
+        for kind, blocks in groupby(section.blocks, _find_group_kind):
             members: tuple[Any, ...] = tuple(blocks)
             if kind == "part":
-                members = _parts(
+                members = _create_page_sections(
                     [block for block in members if isinstance(block, Section)],
                     taken,
                     level + 1,
@@ -166,12 +168,14 @@ def _parts(
             groups.append((kind, members))
         packed = section.folded and many
         found.append(
-            Part(section.title, anchor, level, tuple(groups), section.folded, section.note, packed)
+            PageSection(
+                section.title, anchor, level, tuple(groups), section.folded, section.note, packed
+            )
         )
     return tuple(found)
 
 
-def _kind(block: Block) -> str:
+def _find_group_kind(block: Block) -> str:
     if isinstance(block, Table):
         return "tables" if len(block.header) <= _NARROW and not block.folded else "table"
     if isinstance(block, Plot) and block.small:
@@ -181,7 +185,7 @@ def _kind(block: Block) -> str:
     )
 
 
-def _numeric(table: Table) -> list[bool]:
+def _find_numeric_columns(table: Table) -> list[bool]:
     """Return for each column whether it holds numbers; the first column never does, because it
     names the rows.
     """
@@ -193,7 +197,7 @@ def _numeric(table: Table) -> list[bool]:
     return [False, *numbers[1:]]
 
 
-def _pieces(text: str) -> list[str]:
+def _split_at_breaks(text: str) -> list[str]:
     """Return the pieces of a text between which a line may break, if it has long words.
 
     These places are after separators, and before capital letters inside a word.
@@ -201,7 +205,7 @@ def _pieces(text: str) -> list[str]:
     return _BREAKS.split(text) if any(len(word) > _LONG for word in text.split()) else [text]
 
 
-def _anchor(title: str, taken: set[str]) -> str:
+def _create_anchor(title: str, taken: set[str]) -> str:
     plain = "-".join(re.findall(r"[a-z0-9]+", title.lower()))[:40].strip("-") or "part"
     names: Iterator[str] = (
         f"{plain}-{number}" if number > 1 else plain for number in range(1, len(taken) + 2)

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from nnpipe.core.files import write_text
-from nnpipe.core.foreign_text import html_text
+from nnpipe.core.foreign_text import escape_html
 from nnpipe.report.document import (
     Block,
     Cell,
@@ -25,8 +25,8 @@ from nnpipe.report.formatting import clean
 from nnpipe.report.writers.picture_files import (
     ImageFormat,
     as_table,
-    cell_on_line,
-    rows_on_page,
+    format_cell_line,
+    list_page_rows,
     write_pictures,
 )
 
@@ -62,10 +62,10 @@ def to_markdown(document: Document, places: dict[str, str]) -> str:
     """Return a document as GitHub Flavored Markdown; ``places`` holds the paths of the pictures
     by plot name.
     """
-    return "\n".join(_document(document, places)) + "\n"
+    return "\n".join(_render_document(document, places)) + "\n"
 
 
-def escaped(text: str, limit: int = 1000) -> str:
+def escape_markdown(text: str, limit: int = 1000) -> str:
     """Return text from outside as one escaped line of Markdown, which has no effect other than
     showing this text.
     """
@@ -90,52 +90,55 @@ def escaped(text: str, limit: int = 1000) -> str:
     return "".join(result)
 
 
-def _document(document: Document, places: dict[str, str]) -> Iterator[str]:
-    yield from (f"# {escaped(document.title, 200) or 'Report'}", "")
+def _render_document(document: Document, places: dict[str, str]) -> Iterator[str]:
+    yield from (f"# {escape_markdown(document.title, 200) or 'Report'}", "")
     if document.subtitle:
-        yield from (escaped(document.subtitle), "")
+        yield from (escape_markdown(document.subtitle), "")
     for section in document.sections:
-        yield from _section(section, 2, places)
+        yield from _render_section(section, 2, places)
 
 
-def _section(section: Section, level: int, places: dict[str, str]) -> Iterator[str]:
-    yield from (f"{'#' * min(level, 6)} {escaped(section.title, 200) or 'Untitled'}", "")
+def _render_section(section: Section, level: int, places: dict[str, str]) -> Iterator[str]:
+    yield from (f"{'#' * min(level, 6)} {escape_markdown(section.title, 200) or 'Untitled'}", "")
     for block in section.blocks:
-        yield from _block(block, level, places)
+        yield from _render_block(block, level, places)
 
 
-def _block(block: Block, level: int, places: dict[str, str]) -> Iterator[str]:
+def _render_block(block: Block, level: int, places: dict[str, str]) -> Iterator[str]:
     if isinstance(block, Section):
-        yield from _section(block, level + 1, places)
+        yield from _render_section(block, level + 1, places)
     elif isinstance(block, Table):
-        yield from _table(block)
+        yield from _render_table(block)
     elif isinstance(block, Tiles):
-        yield from _table(as_table(block))
+        yield from _render_table(as_table(block))
     elif isinstance(block, Plot):
-        yield from (f"![{escaped(block.alt) or block.name}](<{quote(places[block.name])}>)", "")
-        yield from (escaped(block.caption), "")
+        yield from (
+            f"![{escape_markdown(block.alt) or block.name}](<{quote(places[block.name])}>)",
+            "",
+        )
+        yield from (escape_markdown(block.caption), "")
     elif isinstance(block, CommandLine) and (text := clean(block.text, 4000)):
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
         yield from (fence, text, fence, "")
-    elif isinstance(block, Paragraph) and (text := escaped(block.text, 4000)):
+    elif isinstance(block, Paragraph) and (text := escape_markdown(block.text, 4000)):
         if block.tone in _ALERTS:
             yield from (f"> [!{_ALERTS[block.tone]}]", f"> {text}", "")
         else:
             yield from (text, "")
 
 
-def _table(table: Table) -> Iterator[str]:
-    rows, turned = rows_on_page(table)
+def _render_table(table: Table) -> Iterator[str]:
+    rows, turned = list_page_rows(table)
     numeric = [
         turned or any(cell.value is not None for cell in column)
         for column in zip(*rows, strict=True)
     ]
     caption = clean(table.caption)
     if table.folded:
-        yield from ("<details>", f"<summary>{html_text(caption) or 'Table'}</summary>", "")
+        yield from ("<details>", f"<summary>{escape_html(caption) or 'Table'}</summary>", "")
     elif caption:
-        yield from (escaped(caption), "")
-    yield _row(rows[0])
+        yield from (escape_markdown(caption), "")
+    yield _render_row(rows[0])
     yield (
         "|"
         + "|".join(
@@ -143,11 +146,11 @@ def _table(table: Table) -> Iterator[str]:
         )
         + "|"
     )
-    yield from (_row(row) for row in rows[1:])
+    yield from (_render_row(row) for row in rows[1:])
     yield ""
     if table.folded:
         yield from ("</details>", "")
 
 
-def _row(cells: tuple[Cell, ...]) -> str:
-    return "| " + " | ".join(cell_on_line(cell, escaped) for cell in cells) + " |"
+def _render_row(cells: tuple[Cell, ...]) -> str:
+    return "| " + " | ".join(format_cell_line(cell, escape_markdown) for cell in cells) + " |"

@@ -59,7 +59,9 @@ def write_pictures(
         place = folder / f"{stem}-{figure.name}.{image_format}"
         write_bytes(
             place,
-            pictures.svg(figure).encode("utf-8") if image_format == "svg" else pictures.png(figure),
+            pictures.render_svg(figure).encode("utf-8")
+            if image_format == "svg"
+            else pictures.render_png(figure),
         )
         places[figure.name] = Path(os.path.relpath(place, root)).as_posix()
     return places
@@ -68,7 +70,7 @@ def write_pictures(
 _WIDE = 8  # greatest number of columns that fit on a page
 
 
-def rows_on_page(table: Table) -> tuple[list[tuple[Cell, ...]], bool]:
+def list_page_rows(table: Table) -> tuple[list[tuple[Cell, ...]], bool]:
     """Return the rows of a table with the header first, and whether the table was transposed.
 
     A table of many columns and few rows is transposed.
@@ -79,7 +81,7 @@ def rows_on_page(table: Table) -> tuple[list[tuple[Cell, ...]], bool]:
     return rows, False
 
 
-def cell_on_line(cell: Cell, escaped: Callable[[str], str]) -> str:
+def format_cell_line(cell: Cell, escaped: Callable[[str], str]) -> str:
     """Return a cell as one line: bold (in RST and Markdown alike) if it is the best, with its
     note in brackets.
     """

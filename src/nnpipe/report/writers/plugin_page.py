@@ -18,21 +18,23 @@ from typing import Any
 
 from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.files import write_text
-from nnpipe.core.foreign_text import harmless, html_text
-from nnpipe.report.formatting import clean, size
-from nnpipe.report.inputs.plugin_files import OutputFile, separator
+from nnpipe.core.foreign_text import escape_html, sanitize_text
+from nnpipe.report.formatting import clean, format_size
+from nnpipe.report.inputs.plugin_files import OutputFile, get_separator
 
 _MOST_ROWS, _MOST_COLUMNS, _MOST_CELL_LETTERS = 200, 50, 300
 _WIDE_TABLE = 4  # tables with more columns than this need the whole width of the page
 
 
-def rows_of(file: OutputFile, text: str) -> list[list[Any]] | None:
+def read_table_rows(file: OutputFile, text: str) -> list[list[Any]] | None:
     """Return the rows of a table file or of a JSON list of objects, with the header; ``None``
     for other files.
     """
     if file.kind == "table":
         try:
-            reader = csv.reader(io.StringIO(safe(text)), delimiter=separator(file.name))
+            reader = csv.reader(
+                io.StringIO(normalize_text(text)), delimiter=get_separator(file.name)
+            )
             return [row for _, row in zip(range(_MOST_ROWS + 2), reader, strict=False)] or None
         except csv.Error:
             return None
@@ -52,7 +54,7 @@ def rows_of(file: OutputFile, text: str) -> list[list[Any]] | None:
     return [names, *([item.get(name, "") for name in names] for item in found[: _MOST_ROWS + 1])]
 
 
-def table_of(rows: list[list[Any]]) -> tuple[str, bool]:
+def render_html_table(rows: list[list[Any]]) -> tuple[str, bool]:
     """Return a table as HTML with its first row as the header, and whether it needs the whole
     width of the page.
     """
@@ -67,24 +69,25 @@ def table_of(rows: list[list[Any]]) -> tuple[str, bool]:
         for place in range(min(columns, _MOST_COLUMNS))
     ]
 
-    def line(row: list[Any], tag: str) -> str:
+    def render_row(row: list[Any], tag: str) -> str:
         cells = [*row[:_MOST_COLUMNS], *[""] * (min(columns, _MOST_COLUMNS) - len(row))]
+        texts = [escape_html(clean(_format_value(cell), _MOST_CELL_LETTERS)) for cell in cells]
         return (
             "<tr>"
             + "".join(
-                f"<{tag}{' class=number' if number else ''}>{html_text(clean(_told(cell), _MOST_CELL_LETTERS))}</{tag}>"
-                for cell, number in zip(cells, numeric, strict=True)
+                f"<{tag}{' class=number' if number else ''}>{text}</{tag}>"
+                for text, number in zip(texts, numeric, strict=True)
             )
             + "</tr>"
         )
 
-    body = "\n".join(line(row, "td") for row in rows[1 : _MOST_ROWS + 1])
+    body = "\n".join(render_row(row, "td") for row in rows[1 : _MOST_ROWS + 1])
     note = f'<p class="note">{" and ".join(shown)}</p>' if shown else ""
-    table = f"<table><thead>{line(rows[0], 'th')}</thead><tbody>\n{body}</tbody></table>"
+    table = f"<table><thead>{render_row(rows[0], 'th')}</thead><tbody>\n{body}</tbody></table>"
     return f'{note}<div class="scroll" tabindex="0">{table}</div>', columns > _WIDE_TABLE
 
 
-def _told(value: Any) -> str:
+def _format_value(value: Any) -> str:
     try:
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     except RecursionError:
@@ -101,9 +104,9 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def safe(text: str) -> str:
+def normalize_text(text: str) -> str:
     """Return the text of a file made harmless, whichever line ends it has."""
-    return harmless(text.replace("\r\n", "\n").replace("\r", "\n"))
+    return sanitize_text(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 _STYLE = Path(__file__).parent / "templates" / "report.css"
@@ -178,20 +181,21 @@ def write_output_page(
         Warnings that are shown first.
     """
     style = _STYLE.read_text("utf-8") + _OWN_STYLE
-    body = [f"<header><h1>{_line(title)}</h1></header>"]
+    body = [f"<header><h1>{_format_line(title)}</h1></header>"]
     if len(sections) > 1:
         links = "".join(
-            f'<li><a href="#part-{n}">{_line(s.title)}</a></li>' for n, s in enumerate(sections, 1)
+            f'<li><a href="#part-{n}">{_format_line(s.title)}</a></li>'
+            for n, s in enumerate(sections, 1)
         )
         body.append(f'<nav aria-label="Contents"><ul class="chips">{links}</ul></nav>')
     body.append("<main>")
-    body += [f'<p class="warning">{_line(warning)}</p>' for warning in warnings]
+    body += [f'<p class="warning">{_format_line(warning)}</p>' for warning in warnings]
     rows = "".join(
-        f'<tr><th scope="row">{_line(name)}</th><td>{_line(value)}</td></tr>'
+        f'<tr><th scope="row">{_format_line(name)}</th><td>{_format_line(value)}</td></tr>'
         for name, value in facts.items()
     )
     body.append(f'<div class="table facts"><table><tbody>{rows}</tbody></table></div>')
-    body += [_section(number, section) for number, section in enumerate(sections, 1)]
+    body += [_render_section(number, section) for number, section in enumerate(sections, 1)]
     body.append(
         "</main>\n<footer>Made by nnpipe. This page loads nothing and runs nothing.</footer>"
     )
@@ -202,38 +206,38 @@ def write_output_page(
         '<meta name="color-scheme" content="light dark">\n<meta name="referrer" '
         'content="no-referrer">\n'
         f'<link rel="icon" '
-        f'href="data:,">\n<title>{_line(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n'
+        f'href="data:,">\n<title>{_format_line(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n'
     )
     write_text(path, head + "\n".join(body) + "\n</body>\n</html>\n")
 
 
-def _section(number: int, section: OutputSection) -> str:
-    shown = [_file(file, section.folder) for file in section.files]
+def _render_section(number: int, section: OutputSection) -> str:
+    shown = [_render_file(file, section.folder) for file in section.files]
     if section.failure:
-        shown.insert(0, f'<p class="warning wide">{_line(section.failure)}</p>')
+        shown.insert(0, f'<p class="warning wide">{_format_line(section.failure)}</p>')
     elif not section.files:
         shown.append('<p class="note wide">Nothing was written.</p>')
     if section.more:
         shown.append(f'<p class="note wide">{section.more:,} further files are in the folder.</p>')
-    heading, files = f"<h2>{_line(section.title)}</h2>", "\n".join(shown)
+    heading, files = f"<h2>{_format_line(section.title)}</h2>", "\n".join(shown)
     return (
         f'<section id="part-{number}">\n{heading}\n<div class="files">\n{files}\n</div>\n</section>'
     )
 
 
-def _file(file: OutputFile, folder: str) -> str:
-    content, wide = _content(file, folder)
-    told = [] if file.refused else [size(file.size)]
+def _render_file(file: OutputFile, folder: str) -> str:
+    content, wide = _render_content(file, folder)
+    told = [] if file.refused else [format_size(file.size)]
     told += [file.remark] if file.remark else []
-    heading = f"<h3>{_line(file.name)} <small>{_line(', '.join(told))}</small></h3>"
+    heading = f"<h3>{_format_line(file.name)} <small>{_format_line(', '.join(told))}</small></h3>"
     return f'<div class="file{" wide" if wide else ""}">{heading}\n{content}</div>'
 
 
-def _content(file: OutputFile, folder: str) -> tuple[str, bool]:
+def _render_content(file: OutputFile, folder: str) -> tuple[str, bool]:
     """Return the content of a file as HTML, and whether it needs the whole width of the page."""
     data = file.content
     if data is None:
-        return _link(file, folder), False
+        return _render_link(file, folder), False
     if file.kind == "picture":
         few = (
             " class=small"
@@ -241,41 +245,47 @@ def _content(file: OutputFile, folder: str) -> tuple[str, bool]:
             else ""
         )
         return (
-            f'<img{few} src="{_inline(file.mime, data)}" alt="{_line(file.name)}" '
+            f'<img{few} src="{_encode_data_url(file.mime, data)}" alt="{_format_line(file.name)}" '
             f'decoding="async">',
             False,
         )
     if file.kind in ("audio", "video"):
         controls = 'controls preload="metadata"'
-        return f'<{file.kind} {controls} src="{_inline(file.mime, data)}"></{file.kind}>', False
+        return (
+            f'<{file.kind} {controls} src="{_encode_data_url(file.mime, data)}"></{file.kind}>',
+            False,
+        )
     if file.kind == "other":
         name = "".join(
             c if c.isalnum() or c in "-_." else "-" for c in file.name.rpartition("/")[2]
         )
-        address = _inline("application/octet-stream", data)
-        return f'<p><a href="{address}" download="{html_text(name)}">Save this file</a></p>', False
+        address = _encode_data_url("application/octet-stream", data)
+        return (
+            f'<p><a href="{address}" download="{escape_html(name)}">Save this file</a></p>',
+            False,
+        )
     text = data.decode("utf-8", "replace")
-    rows = rows_of(file, text)
+    rows = read_table_rows(file, text)
     if rows is not None:
-        return table_of(rows)
+        return render_html_table(rows)
     if file.kind == "json":
-        text = _laid_out(text)
-    return f'<pre tabindex="0"><code>{html_text(safe(text))}</code></pre>', max(
+        text = _format_json(text)
+    return f'<pre tabindex="0"><code>{escape_html(normalize_text(text))}</code></pre>', max(
         map(len, text.split("\n"))
     ) > 60
 
 
-def _link(file: OutputFile, folder: str) -> str:
+def _render_link(file: OutputFile, folder: str) -> str:
     if file.address is None:
-        return "" if file.refused else f"<p>It lies in {_line(folder)}.</p>"
-    return f'<p><a href="{html_text(folder)}/{html_text(file.address)}">Open this file</a></p>'
+        return "" if file.refused else f"<p>It lies in {_format_line(folder)}.</p>"
+    return f'<p><a href="{escape_html(folder)}/{escape_html(file.address)}">Open this file</a></p>'
 
 
-def _inline(mime: str, data: bytes) -> str:
+def _encode_data_url(mime: str, data: bytes) -> str:
     return f"data:{mime};base64,{base64.b64encode(data).decode('ascii')}"
 
 
-def _laid_out(text: str) -> str:
+def _format_json(text: str) -> str:
     """Return JSON with indentation; text that is not complete, valid JSON is returned unchanged."""
     try:
         return json.dumps(parse_json(text), indent=1, ensure_ascii=False)
@@ -283,5 +293,5 @@ def _laid_out(text: str) -> str:
         return text
 
 
-def _line(text: str) -> str:
-    return html_text(clean(text, _MOST_LETTERS))
+def _format_line(text: str) -> str:
+    return escape_html(clean(text, _MOST_LETTERS))

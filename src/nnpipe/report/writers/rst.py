@@ -23,8 +23,8 @@ from nnpipe.report.formatting import clean
 from nnpipe.report.writers.picture_files import (
     ImageFormat,
     as_table,
-    cell_on_line,
-    rows_on_page,
+    format_cell_line,
+    list_page_rows,
     write_pictures,
 )
 
@@ -78,10 +78,10 @@ def write_rst(
 
 def to_rst(document: Document, places: dict[str, str]) -> str:
     """Return a document as RST; ``places`` holds the paths of the pictures by plot name."""
-    return "\n".join(_document(document, places)) + "\n"
+    return "\n".join(_render_document(document, places)) + "\n"
 
 
-def escaped(text: str, limit: int = 1000) -> str:
+def escape_rst(text: str, limit: int = 1000) -> str:
     """Return text from outside as one escaped line of RST, which has no effect other than
     showing this text.
     """
@@ -97,50 +97,50 @@ def escaped(text: str, limit: int = 1000) -> str:
     return result
 
 
-def _document(document: Document, places: dict[str, str]) -> Iterator[str]:
-    title = escaped(document.title, 200) or "Report"
-    line = "=" * _columns(title)
+def _render_document(document: Document, places: dict[str, str]) -> Iterator[str]:
+    title = escape_rst(document.title, 200) or "Report"
+    line = "=" * _count_columns(title)
     yield from (line, title, line, "")
     if document.subtitle:
-        yield from (escaped(document.subtitle), "")
+        yield from (escape_rst(document.subtitle), "")
     yield from (".. contents::", "   :depth: 2", "   :backlinks: none", "")
     for section in document.sections:
-        yield from _section(section, 0, places)
+        yield from _render_section(section, 0, places)
 
 
-def _section(section: Section, depth: int, places: dict[str, str]) -> Iterator[str]:
-    title = escaped(section.title, 200) or "Untitled"
-    yield from (title, _UNDERLINES[depth] * _columns(title), "")
+def _render_section(section: Section, depth: int, places: dict[str, str]) -> Iterator[str]:
+    title = escape_rst(section.title, 200) or "Untitled"
+    yield from (title, _UNDERLINES[depth] * _count_columns(title), "")
     for block in section.blocks:
-        yield from _block(block, depth, places)
+        yield from _render_block(block, depth, places)
 
 
-def _block(block: Block, depth: int, places: dict[str, str]) -> Iterator[str]:
+def _render_block(block: Block, depth: int, places: dict[str, str]) -> Iterator[str]:
     if isinstance(block, Section):
-        yield from _section(block, depth + 1, places)
+        yield from _render_section(block, depth + 1, places)
     elif isinstance(block, Table):
-        yield from _table(block)
+        yield from _render_table(block)
     elif isinstance(block, Tiles):
-        yield from _table(as_table(block))
+        yield from _render_table(as_table(block))
     elif isinstance(block, Plot):
-        yield f".. figure:: {_path(places[block.name])}"
+        yield f".. figure:: {_escape_path(places[block.name])}"
         # docutils shows this option as it stands, so nothing in it can be escaped.
         yield f"   :alt: {clean(block.alt).translate(_NO_ELEMENTS) or block.name}"
-        yield from ("", f"   {escaped(block.caption)}", "")
+        yield from ("", f"   {escape_rst(block.caption)}", "")
     elif isinstance(block, CommandLine) and (text := clean(block.text, 4000)):
         yield from ("::", "", f"   {text}", "")
-    elif isinstance(block, Paragraph) and (text := escaped(block.text, 4000)):
+    elif isinstance(block, Paragraph) and (text := escape_rst(block.text, 4000)):
         if block.tone in _DIRECTIVES:
             yield from (f".. {_DIRECTIVES[block.tone]}::", "", f"   {text}", "")
         else:
             yield from (text, "")
 
 
-def _table(table: Table) -> Iterator[str]:
-    rows, turned = rows_on_page(table)
+def _render_table(table: Table) -> Iterator[str]:
+    rows, turned = list_page_rows(table)
     # The cells of a list table can hold any text; a drawn table would have to be as wide as the
     # longest text.
-    yield f".. list-table:: {escaped(table.caption)}".rstrip()
+    yield f".. list-table:: {escape_rst(table.caption)}".rstrip()
     yield from (
         "   :header-rows: 1",
         *(["   :stub-columns: 1"] if turned else []),
@@ -149,15 +149,15 @@ def _table(table: Table) -> Iterator[str]:
     )
     for row in rows:
         for place, cell in enumerate(row):
-            yield f"   {'*' if place == 0 else ' '} - {cell_on_line(cell, escaped)}".rstrip()
+            yield f"   {'*' if place == 0 else ' '} - {format_cell_line(cell, escape_rst)}".rstrip()
     yield ""
 
 
-def _path(path: str) -> str:
+def _escape_path(path: str) -> str:
     return re.sub(r"([\\\s])", r"\\\1", path)
 
 
-def _columns(text: str) -> int:
+def _count_columns(text: str) -> int:
     """Return the number of terminal columns of a line, at least 3; wide letters take two
     columns.
     """

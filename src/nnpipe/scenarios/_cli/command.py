@@ -27,18 +27,18 @@ from types import TracebackType
 from typing import NoReturn
 
 from nnpipe.core.arguments import Argument, Kind
-from nnpipe.core.artifact import sidecar_of
+from nnpipe.core.artifact import get_sidecar_path
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError, NNPipeError
-from nnpipe.core.files import FULL, check_apart, full_disk, shortened_path
-from nnpipe.core.foreign_text import harmless, harmless_streams
-from nnpipe.core.leases import private_temporary_files
-from nnpipe.core.messages import nearest
+from nnpipe.core.files import FULL, check_apart, find_full_disk_error, format_path
+from nnpipe.core.foreign_text import sanitize_streams, sanitize_text
+from nnpipe.core.leases import redirect_temporary_files
+from nnpipe.core.messages import suggest_name
 from nnpipe.core.registry import find
-from nnpipe.core.secret import OPTIONS, shown_command
+from nnpipe.core.secret import OPTIONS, hide_command_secrets
 from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.scenarios._cli.standard_streams import prepare_standard_streams
-from nnpipe.workflows.isolation.signals import INTERRUPTED, ending_like_ctrl_c
+from nnpipe.workflows.isolation.signals import INTERRUPTED, handle_end_signals
 
 
 def join_options(
@@ -62,7 +62,7 @@ def join_options(
         for group in fragment._action_groups:
             target = None
             for action in group._group_actions:
-                _give_way(parser, action, owners)
+                _resolve_alias_conflict(parser, action, owners)
                 # A positional argument with the same destination would overwrite the value, so it
                 # is a clash too.
                 names = (*action.option_strings, action.dest)
@@ -79,7 +79,7 @@ def join_options(
                 owners |= dict.fromkeys(action.option_strings, (cls.__name__, action))
 
 
-def _give_way(
+def _resolve_alias_conflict(
     parser: argparse.ArgumentParser,
     action: argparse.Action,
     owners: dict[str, tuple[str, argparse.Action]],
@@ -87,18 +87,18 @@ def _give_way(
     """Remove a flag that is an alias of one option and the proper name of another from the first
     one.
     """
-    own = _own_flag(action)
+    own = _get_proper_flag(action)
     if own in action.option_strings:
         action.option_strings = [
             flag for flag in action.option_strings if flag == own or flag not in owners
         ]
     other = owners[own][1] if own in owners else None
-    if other is not None and _own_flag(other) in set(other.option_strings) - {own}:
+    if other is not None and _get_proper_flag(other) in set(other.option_strings) - {own}:
         other.option_strings = [flag for flag in other.option_strings if flag != own]
         del parser._option_string_actions[own], owners[own]
 
 
-def _own_flag(action: argparse.Action) -> str:
+def _get_proper_flag(action: argparse.Action) -> str:
     """Return the proper name of an option, which follows from its destination."""
     return "--" + action.dest.replace("_", "-")
 
@@ -106,22 +106,22 @@ def _own_flag(action: argparse.Action) -> str:
 def _check_same(
     one: argparse.Action, other: argparse.Action, one_owner: str, other_owner: str
 ) -> None:
-    meaning, known = _meaning(one), _meaning(other)
+    meaning, known = _get_meaning(one), _get_meaning(other)
     if meaning != known:
         flag = one.option_strings[0]
         raise ConfigError(
-            f"{flag} means one thing to {other_owner} ({_words(other)}) and another to {one_owner} "
-            f"({_words(one)}); "
+            f"{flag} means one thing to {other_owner} ({_describe_option(other)}) and another to "
+            f"{one_owner} ({_describe_option(one)}); "
             "these two cannot be used together on a command line, use a pipeline file (nnpipe run)"
         )
 
 
-def _meaning(action: argparse.Action) -> tuple[object, ...]:
+def _get_meaning(action: argparse.Action) -> tuple[object, ...]:
     choices = tuple(action.choices) if action.choices is not None else None
     return type(action), action.dest, action.type, action.nargs, action.default, choices
 
 
-def _words(action: argparse.Action) -> str:
+def _describe_option(action: argparse.Action) -> str:
     describe = getattr(action.type, "describe", None)
     kind = describe() if describe else getattr(action.type, "__name__", "a switch")
     return f"{kind}, " + ("required" if action.required else f"default {action.default}")
@@ -159,7 +159,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 @dataclass(frozen=True)
-class Parsed:
+class ParsedCommand:
     """A parsed command line with its options and the classes by role; ``command`` has no
     secrets, for results.
     """
@@ -185,7 +185,7 @@ def parse(
     own: Callable[[argparse.ArgumentParser], None],
     fixed: Sequence[type[Component]] = (),
     named_by: Sequence[tuple[str, type[Component]]] = (),
-) -> Parsed:
+) -> ParsedCommand:
     """Return a parsed command line, after setting the log level.
 
     Parameters
@@ -211,9 +211,9 @@ def parse(
         an option with different meanings.
     """
     given = list(sys.argv[1:] if argv is None else argv)
-    classes = _named_classes(given, prog, roles, own)
+    classes = _find_classes_by_role(given, prog, roles, own)
     for option, base in named_by:
-        classes[option] = [find(name, base) for name in option_values(given, option)]
+        classes[option] = [find(name, base) for name in parse_option_early(given, option)]
     parser = CommandParser(
         prog=f"nnpipe {prog}",
         description=description,
@@ -243,10 +243,10 @@ def parse(
     _check_inputs_kept(parser, options)
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logging.getLogger("nnpipe").setLevel(options.verbosity)
-    return Parsed(options, classes, ("nnpipe", prog, *shown_command(given, OPTIONS)))
+    return ParsedCommand(options, classes, ("nnpipe", prog, *hide_command_secrets(given, OPTIONS)))
 
 
-def component_options(words: str, prog: str, cls: type[Component]) -> argparse.Namespace:
+def parse_component_options(words: str, prog: str, cls: type[Component]) -> argparse.Namespace:
     """Return the options of a component that are written in one text, as on a command line of their
     own.
 
@@ -297,7 +297,7 @@ def _check_flags(
             )
             # Flags are compared without their dashes, which make all flags similar.
             meant = {name.lstrip("-"): name for name in known if name.startswith("--")}
-            near = nearest(flag.lstrip("-"), meant)
+            near = suggest_name(flag.lstrip("-"), meant)
             hint = f"; {answer}" if answer else near.replace("did you mean ", "did you mean --")
             parser.error(f"there is no option {flag}{hint}")
 
@@ -316,7 +316,7 @@ def _check_inputs_kept(parser: CommandParser, options: argparse.Namespace) -> No
         inputs += [each for each in values if isinstance(each, kinds)]
     # Path.is_file raises an error for titles and other words that are too long for a name.
     files = [each for each in inputs if os.path.isfile(each)]  # noqa: PTH113
-    described = [sidecar_of(Path(each)) for each in files]
+    described = [get_sidecar_path(Path(each)) for each in files]
     for output in outputs:
         check_apart(output, [*inputs, *described])
 
@@ -351,7 +351,7 @@ def execute(
     in a folder of the command.
     """
     prepare_standard_streams()
-    with ending_like_ctrl_c() as signals, harmless_streams():
+    with handle_end_signals() as signals, sanitize_streams():
         try:
             status = _run(body, argv, prog)
         except Exception:
@@ -363,7 +363,7 @@ def execute(
 def _print_traceback(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    sys.stderr.write(harmless("".join(traceback.format_exception(kind, error, trace))))
+    sys.stderr.write(sanitize_text("".join(traceback.format_exception(kind, error, trace))))
 
 
 def _run(
@@ -372,10 +372,10 @@ def _run(
     log = logging.getLogger("nnpipe")
     level = log.level
     try:
-        with private_temporary_files(), _current_folder_searched():
+        with redirect_temporary_files(), _add_current_folder():
             status = body(argv)
     except NNPipeError as error:
-        message = " ".join(map(_readable, str(error).split()))
+        message = " ".join(map(_shorten_word, str(error).split()))
         print(f"nnpipe {prog}: {message}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -388,12 +388,12 @@ def _run(
     except Exception as error:
         # A full disk, an unreadable file or a name that is too long is an error of the system, not
         # a defect of nnpipe.
-        failed = full_disk(error) or error
+        failed = find_full_disk_error(error) or error
         if not isinstance(failed, OSError) or (
             failed.filename is None and failed.errno not in (*FULL, errno.EROFS)
         ):
             raise
-        where = "" if failed.filename is None else f"{shortened_path(failed.filename)}: "
+        where = "" if failed.filename is None else f"{format_path(failed.filename)}: "
         hint = "; make room, and repeat the command" if failed.errno in FULL else ""
         print(f"nnpipe {prog}: {where}{failed.strerror}{hint}", file=sys.stderr)
         return 2
@@ -403,7 +403,7 @@ def _run(
 
 
 @contextmanager
-def _current_folder_searched() -> Iterator[None]:
+def _add_current_folder() -> Iterator[None]:
     """Add the current folder to the module search path inside the block, as ``python -m`` does."""
     try:
         here = str(Path.cwd())
@@ -420,12 +420,12 @@ def _current_folder_searched() -> Iterator[None]:
         sys.path.remove(here)
 
 
-def _readable(word: str) -> str:
+def _shorten_word(word: str) -> str:
     """Return a word of a message, shortened in the middle if it has hundreds of letters."""
     return word if len(word) <= _LONGEST_WORD else f"{word[:160]}…{word[-60:]}"
 
 
-def _named_classes(
+def _find_classes_by_role(
     given: list[str],
     prog: str,
     roles: Sequence[Role],
@@ -451,11 +451,11 @@ def _named_classes(
     for position, role in enumerate(roles):
         found[role.name] = []
         if position < len(named):
-            found[role.name] = _classes(named[position], role)
+            found[role.name] = _find_classes(named[position], role)
     return found
 
 
-def _classes(token: str, role: Role) -> list[type[Component]]:
+def _find_classes(token: str, role: Role) -> list[type[Component]]:
     if role.of_file is not None and (cls := role.of_file(token)) is not None:
         return [cls]
     if token in role.words:
@@ -465,7 +465,7 @@ def _classes(token: str, role: Role) -> list[type[Component]]:
     return [] if token == NONE else [find(name, role.base) for name in token.split(",")]
 
 
-def option_values(given: list[str], option: str) -> list[str]:
+def parse_option_early(given: list[str], option: str) -> list[str]:
     """Return the value of an option, if it is given, before the classes are known on which other
     options depend.
     """

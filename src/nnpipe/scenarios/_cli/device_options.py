@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from nnpipe.core.arguments import arguments_of
+from nnpipe.core.arguments import list_arguments
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.runtime_protocol import RemoteOptions, RuntimeProtocol
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import NOTHING, clean
 from nnpipe.report.writers.terminal import to_text
-from nnpipe.scenarios._cli.command import Parsed
+from nnpipe.scenarios._cli.command import ParsedCommand
 from nnpipe.workflows.candidates.deployment import Deployment, check_reached
 from nnpipe.workflows.devices.device import USUAL, Device, Fleet, read_devices
 from nnpipe.workflows.devices.inspection import Inspection
@@ -45,7 +45,7 @@ def add_targets(parser: argparse.ArgumentParser) -> None:
     add_devices(parser)
 
 
-def targets_of(options: argparse.Namespace) -> Fleet | None:
+def select_targets(options: argparse.Namespace) -> Fleet | None:
     """Return the selected devices; ``None`` if none are named.
 
     Raises
@@ -62,14 +62,14 @@ _LEFT = ("system", "python")
 _PACKAGES = 40
 
 
-def devices_table(fleet: Fleet, devices: Sequence[Device], held: Mapping[str, str]) -> str:
+def format_devices_table(fleet: Fleet, devices: Sequence[Device], held: Mapping[str, str]) -> str:
     """Return a table of devices; ``held`` says, by name, who has a device since when."""
     rows = [
         (
             each.name,
             each.address,
             each.description,
-            each.price(fleet.currency),
+            each.format_price(fleet.currency),
             " ".join(each.tags),
             *((held.get(each.name, "free"),) if fleet.leases else ()),
         )
@@ -83,20 +83,20 @@ def devices_table(fleet: Fleet, devices: Sequence[Device], held: Mapping[str, st
         "tags",
         *(("in use",) if fleet.leases else ()),
     )
-    return _table(header, rows)
+    return _format_table(header, rows)
 
 
-def inspections_table(found: Sequence[Inspection]) -> str:
+def format_inspections_table(found: Sequence[Inspection]) -> str:
     """Return a table of what devices answered."""
     rows = []
     for each in found:
         took = NOTHING if each.device.here else f"{1e3 * each.seconds:.1f} ms"
         median = NOTHING if each.median_ns is None else f"{each.median_ns / 1e3:,.1f} us"
         rows.append((each.title, each.state, took, median, clean(each.reason, 200)))
-    return _table(("device", "state", "reached in", "inference", "what it said"), rows)
+    return _format_table(("device", "state", "reached in", "inference", "what it said"), rows)
 
 
-def facts_text(each: Inspection) -> str:
+def format_device_facts(each: Inspection) -> str:
     """Return what a device tells about itself, a line for each fact."""
     lines = [each.title]
     if not each.facts:
@@ -105,15 +105,15 @@ def facts_text(each: Inspection) -> str:
             f"{clean(each.reason, 300) or 'it tells nothing about itself'}"
         )
     # What a target tells may be anything.
-    host, packages = (_mapping(each.facts.get(name)) for name in ("host", "frameworks"))
-    cpu, memory, gpus = _mapping(host.get("cpu")), host.get("memory_bytes"), host.get("gpus")
+    host, packages = (_to_mapping(each.facts.get(name)) for name in ("host", "frameworks"))
+    cpu, memory, gpus = _to_mapping(host.get("cpu")), host.get("memory_bytes"), host.get("gpus")
     told = {
         "board": host.get("board"),
         "processor": cpu.get("model"),
         "cores": cpu.get("logical_cores"),
         "memory": f"{memory / 2**20:,.0f} MiB" if isinstance(memory, int) else None,
         **{name: host.get(name) for name in _LEFT},
-        "gpus": ", ".join(str(_mapping(gpu).get("name")) for gpu in gpus)
+        "gpus": ", ".join(str(_to_mapping(gpu).get("name")) for gpu in gpus)
         if isinstance(gpus, list)
         else None,
         "counter": each.facts.get("counter"),
@@ -121,15 +121,17 @@ def facts_text(each: Inspection) -> str:
             f"{name} {version}" for name, version in list(packages.items())[:_PACKAGES]
         ),
     }
-    lines += [f"  {name}: {clean(_text(value), 400)}" for name, value in told.items() if value]
+    lines += [
+        f"  {name}: {clean(_format_text(value), 400)}" for name, value in told.items() if value
+    ]
     return "\n".join(lines)
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
+def _to_mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _text(value: Any) -> str:
+def _format_text(value: Any) -> str:
     return (
         " ".join(f"{part}" for part in value.values() if part)
         if isinstance(value, dict)
@@ -137,7 +139,7 @@ def _text(value: Any) -> str:
     )
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table without the columns that say nothing."""
     kept = [place for place in range(len(header)) if place == 0 or any(row[place] for row in rows)]
     cells = tuple(tuple(Cell(row[place] or NOTHING) for place in kept) for row in rows)
@@ -161,7 +163,7 @@ def add_protocol(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def deployment_of(parsed: Parsed, *, reach: bool = True) -> Deployment | None:
+def create_deployment(parsed: ParsedCommand, *, reach: bool = True) -> Deployment | None:
     """Return the deployment that a command line selects; ``None`` if the model runs on this
     machine.
 
@@ -177,7 +179,7 @@ def deployment_of(parsed: Parsed, *, reach: bool = True) -> Deployment | None:
     remote = RemoteOptions.from_argparse(parsed.options)
     if not parsed.classes[_OPTION]:
         given = [
-            a.flag for a in arguments_of(RemoteOptions) if getattr(remote, a.name) != a.default
+            a.flag for a in list_arguments(RemoteOptions) if getattr(remote, a.name) != a.default
         ]
         if given:
             raise ConfigError(

@@ -21,12 +21,12 @@ PURPOSES = {
 _FOLDER = Path(__file__).parents[1]
 
 
-def scenarios() -> list[str]:
+def list_scenarios() -> list[str]:
     """Return the names of the scenario modules, in alphabetical order."""
     return sorted(path.stem for path in _FOLDER.glob("[a-z]*.py"))
 
 
-def summary_of(name: str) -> str:
+def read_scenario_summary(name: str) -> str:
     """Return the summary of a scenario's docstring, without its full stop."""
     tree = ast.parse((_FOLDER / f"{name}.py").read_text("utf-8"))
     return docstring_summary(ast.get_docstring(tree)).rstrip(".")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import check_writable
-from nnpipe.core.graph import stated_shape
+from nnpipe.core.graph import parse_shape
 from nnpipe.core.secret import Secret
 
 
@@ -19,14 +19,14 @@ def output_file(text: str) -> Path:
     """Return the path of a file to be written, after checking that it can be written before
     anything slow begins.
     """
-    return _destination(text, folder=False)
+    return _check_destination(text, folder=False)
 
 
 def output_folder(text: str) -> Path:
     """Return the path of a folder to be written, after checking that it can be written before
     anything slow begins.
     """
-    return _destination(text, folder=True)
+    return _check_destination(text, folder=True)
 
 
 def assignment(text: str) -> tuple[str, str]:
@@ -52,7 +52,7 @@ def secret_assignment(text: str) -> tuple[str, Secret]:
 def input_shape(text: str) -> tuple[str, tuple[int, ...]]:
     """Return the name and the shape of ``INPUT=1,224,224,3``; names may contain ``=``."""
     try:
-        return stated_shape(text)
+        return parse_shape(text)
     except ConfigError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -74,7 +74,7 @@ def metric_limit(text: str) -> tuple[str, float]:
     return name.strip(), value
 
 
-def _destination(text: str, folder: bool) -> Path:
+def _check_destination(text: str, folder: bool) -> Path:
     try:
         return check_writable(text, folder=folder)
     except ConfigError as error:

@@ -9,11 +9,11 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.model import ModelWrapper
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
-from nnpipe.experiment.provenance import environment, origins
+from nnpipe.experiment.provenance import describe_environment, find_origins
 from nnpipe.measuring.run import Run
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.writers.json_figures import figures_of
-from nnpipe.scenarios._cli.recording import check_database, experiment_of
+from nnpipe.report.writers.json_figures import collect_figures
+from nnpipe.scenarios._cli.recording import check_database, get_experiment_name
 
 
 def record_measurement(
@@ -32,7 +32,7 @@ def record_measurement(
     """
     if not check_database(options):
         return
-    figures = figures_of(Candidate.of(run))
+    figures = collect_figures(Candidate.from_run(run))
     values = {name: figure.value for name, figure in figures.items() if figure.value is not None}
     if run.evaluation is not None and (lost := int(run.evaluation.not_finite.sum())):
         values["not_finite_samples"] = lost
@@ -40,11 +40,11 @@ def record_measurement(
         {**run.components, "title": run.title, "timing": {"batch_size": run.timing["batch_size"]}}
     )
     with RunDatabase(options.database, store=options.store) as database:
-        around = environment(run.frameworks)
+        around = describe_environment(run.frameworks)
         recorded = database.runs.create(
-            experiment_of(options, wrapper, dataset), tree, environment=around
+            get_experiment_name(options, wrapper, dataset), tree, environment=around
         )
-        known = origins(tree)
+        known = find_origins(tree)
         database.artifacts.put_file(recorded, "result", Path(options.output))
         with database.together():
             database.put_origins(recorded, known)

@@ -11,12 +11,12 @@ from typing import Any
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.secret import shown_settings
+from nnpipe.core.secret import hide_settings_secrets
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.records import RunRecord
-from nnpipe.experiment.provenance import environment, origins
+from nnpipe.experiment.provenance import describe_environment, find_origins
 from nnpipe.scenarios._cli.option_types import output_folder
 from nnpipe.training.experiment import put_folder
 from nnpipe.training.run_folder import RunFolder
@@ -63,12 +63,14 @@ def check_database(options: argparse.Namespace) -> bool:
     return options.database is not None
 
 
-def experiment_of(options: argparse.Namespace, wrapper: ModelWrapper, dataset: Dataset) -> str:
+def get_experiment_name(
+    options: argparse.Namespace, wrapper: ModelWrapper, dataset: Dataset
+) -> str:
     """Return what a run is recorded as."""
     return str(options.experiment or f"{type(wrapper).__name__} on {type(dataset).__name__}")
 
 
-class Recording:
+class TrainingRecording:
     """A run that is being recorded."""
 
     def __init__(self, database: RunDatabase, run: str) -> None:
@@ -77,7 +79,7 @@ class Recording:
         self._figures: dict[str, float] = {}
         self.run = run
 
-    def keep(self, history: TrainingHistory, weights: Path, folder: Path | None) -> None:
+    def store_results(self, history: TrainingHistory, weights: Path, folder: Path | None) -> None:
         """Store the weights and the run's folder without the checkpoint for resuming; keep the
         figures for the end.
         """
@@ -101,9 +103,9 @@ class Recording:
 
 
 @contextmanager
-def recorded(
+def record_to_database(
     options: argparse.Namespace, wrapper: ModelWrapper, dataset: Dataset, training: TrainingOptions
-) -> Iterator[Recording | None]:
+) -> Iterator[TrainingRecording | None]:
     """Record the run inside the block in a database; yield ``None`` if the options name no
     database.
 
@@ -124,9 +126,11 @@ def recorded(
         "dataset": dataset.describe(),
         "training": {name: value for name, value in training.to_json().items() if name != "resume"},
     }
-    experiment = experiment_of(options, wrapper, dataset)
+    experiment = get_experiment_name(options, wrapper, dataset)
     with RunDatabase(options.database, store=options.store) as database:
-        recording = Recording(database, _begun(database, experiment, Configuration(tree), training))
+        recording = TrainingRecording(
+            database, _begin_run(database, experiment, Configuration(tree), training)
+        )
         try:
             yield recording
         except BaseException as error:
@@ -136,35 +140,35 @@ def recorded(
         recording.end("completed")
 
 
-def _begun(
+def _begin_run(
     database: RunDatabase, experiment: str, configuration: Configuration, training: TrainingOptions
 ) -> str:
     quoted = experiment.replace("\\", "\\\\").replace('"', '\\"')
     found = database.runs.find(f'experiment = "{quoted}"', order="-created", limit=1)
     before = (
         found[0]
-        if found and training.resume and _in_folder(found[0], training.run_folder)
+        if found and training.resume and _is_in_folder(found[0], training.run_folder)
         else None
     )
     if (
         before is not None
         and before.status != "completed"
-        and before.configuration == shown_settings(configuration.tree)
+        and before.configuration == hide_settings_secrets(configuration.tree)
     ):
-        database.runs.take_up(before.id)
+        database.runs.acquire(before.id)
         return before.id
     parents = [before.id] if before is not None and before.status == "completed" else []
     run = database.runs.create(
-        experiment, configuration, parents=parents, environment=environment()
+        experiment, configuration, parents=parents, environment=describe_environment()
     )
-    known = origins(configuration)
+    known = find_origins(configuration)
     with database.together():
         database.runs.enter(run, "running")
         database.put_origins(run, known)
     return run
 
 
-def _in_folder(run: RunRecord, folder: Path | None) -> bool:
+def _is_in_folder(run: RunRecord, folder: Path | None) -> bool:
     training: Any = run.configuration.get("training")
     return (
         folder is not None

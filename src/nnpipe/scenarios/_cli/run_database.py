@@ -30,7 +30,7 @@ def add_database(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def database_of(options: argparse.Namespace) -> str:
+def get_database_address(options: argparse.Namespace) -> str:
     """Return the address of the run database, from the options, the environment, or the default.
 
     Raises

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.exports.export import export_runs
-from nnpipe.workflows.progress import bar
-from nnpipe.workflows.search.run_file import recorded_search
+from nnpipe.workflows.progress import show_progress
+from nnpipe.workflows.search.run_file import load_search
 
 
 def export_chosen(
@@ -34,7 +34,11 @@ def export_chosen(
     if options.mlflow is None and options.tensorboard is None:
         return
     done, uri = export_runs(
-        database, chosen, tensorboard=options.tensorboard, mlflow=options.mlflow, progress=bar
+        database,
+        chosen,
+        tensorboard=options.tensorboard,
+        mlflow=options.mlflow,
+        progress=show_progress,
     )
     for each in done:
         for place in filter(None, (each.tensorboard, each.mlflow and f"MLflow run {each.mlflow}")):
@@ -48,7 +52,7 @@ def _export_search(
 ) -> None:
     if len(chosen) > 1:
         raise ConfigError("export: --report and --optuna take one search")
-    found = recorded_search(database, chosen[0])
+    found = load_search(database, chosen[0])
     if options.report:
         print(found.report(options.report))
     if options.optuna:

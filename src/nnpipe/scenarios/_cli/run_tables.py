@@ -12,7 +12,7 @@ from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.query import TRIAL_STATES, QueryField, parse_field
 from nnpipe.experiment.database.records import RunRecord
 from nnpipe.experiment.database.searches import SearchRecord
-from nnpipe.experiment.settings import leaves
+from nnpipe.experiment.settings import iterate_leaves
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import clean
 from nnpipe.report.writers.terminal import to_text
@@ -20,7 +20,7 @@ from nnpipe.report.writers.terminal import to_text
 _LONGEST = 40  # characters of a value
 
 
-def differences(runs: Sequence[RunRecord]) -> dict[str, str]:
+def describe_run_differences(runs: Sequence[RunRecord]) -> dict[str, str]:
     """Return for each run what tells it from the others of its experiment, by identity.
 
     These are few of its settings, and its host and versions of packages only where settings do not
@@ -31,15 +31,15 @@ def differences(runs: Sequence[RunRecord]) -> dict[str, str]:
         experiments.setdefault(run.experiment, []).append(run)
     found = {}
     for alike in experiments.values():
-        facts = [_facts(run) for run in alike]
-        names = _distinguishing_names(facts)
+        facts = [_collect_facts(run) for run in alike]
+        names = _select_distinguishing_names(facts)
         for run, own in zip(alike, facts, strict=True):
-            found[run.id] = ", ".join(_words(own, facts, names))
+            found[run.id] = ", ".join(_iter_distinguishing_texts(own, facts, names))
     return found
 
 
-def _facts(run: RunRecord) -> dict[str, str]:
-    settings = dict(leaves(run.configuration))
+def _collect_facts(run: RunRecord) -> dict[str, str]:
+    settings = dict(iterate_leaves(run.configuration))
     packages = run.environment.get("packages")
     settings["host"] = run.host
     if isinstance(packages, dict):
@@ -51,18 +51,18 @@ def _facts(run: RunRecord) -> dict[str, str]:
     }
 
 
-def _words(
+def _iter_distinguishing_texts(
     own: Mapping[str, str], facts: Sequence[Mapping[str, str]], names: Sequence[str]
 ) -> Iterator[str]:
     """Yield the facts of a run until no other run has the same."""
     others = [other for other in facts if other is not own]
     for name in names:
         if name in own and others:
-            yield _setting_text(name, own[name], names)
+            yield _format_setting(name, own[name], names)
         others = [other for other in others if other.get(name) == own.get(name)]
 
 
-def _distinguishing_names(facts: Sequence[Mapping[str, str]]) -> list[str]:
+def _select_distinguishing_names(facts: Sequence[Mapping[str, str]]) -> list[str]:
     """Return the names of facts that together divide runs into as many groups as all of them,
     the best first.
     """
@@ -75,7 +75,10 @@ def _distinguishing_names(facts: Sequence[Mapping[str, str]]) -> list[str]:
     while len(set(parts)) < groups:
         best = min(
             columns,
-            key=lambda name: (-_count_groups(parts, columns[name]), *_cost(name, columns[name])),
+            key=lambda name: (
+                -_count_groups(parts, columns[name]),
+                *_rank_fact(name, columns[name]),
+            ),
         )
         parts = [(*part, value) for part, value in zip(parts, columns.pop(best), strict=True)]
         chosen.append(best)
@@ -86,7 +89,7 @@ def _count_groups(parts: Sequence[tuple[str, ...]], values: Sequence[str]) -> in
     return len(set(zip(parts, values, strict=True)))
 
 
-def _cost(name: str, values: Sequence[str]) -> tuple[bool, bool, int]:
+def _rank_fact(name: str, values: Sequence[str]) -> tuple[bool, bool, int]:
     """Return what is compared of facts that divide runs equally well; the least is what a reader
     knows best.
     """
@@ -95,7 +98,7 @@ def _cost(name: str, values: Sequence[str]) -> tuple[bool, bool, int]:
     return around, last not in ("title", "class"), max(map(len, values))
 
 
-def _setting_text(name: str, value: str, names: Sequence[str]) -> str:
+def _format_setting(name: str, value: str, names: Sequence[str]) -> str:
     first, _, last = name.rpartition(".")
     value = clean(value, _LONGEST)
     if name in ("title", "host"):
@@ -122,14 +125,14 @@ def search_details(database: RunDatabase, search: SearchRecord) -> list[str]:
     for name, way in search.objectives.items():
         best = f"{search.best[name]:.6g}" if name in search.best else "-"
         lines.append(f"  {clean(name)}, to {way}: best {best}")
-    return ["\n".join(lines), *_best(database, search)]
+    return ["\n".join(lines), *_format_best_trials(database, search)]
 
 
-def _best(database: RunDatabase, search: SearchRecord) -> list[str]:
+def _format_best_trials(database: RunDatabase, search: SearchRecord) -> list[str]:
     first, way = next(iter(search.objectives.items()))
     trials = [
         trial
-        for trial in database.searches.trials(search.run.id).since(0)[1]
+        for trial in database.searches.trials(search.run.id).read_changes(0)[1]
         if trial["state"] == "finished" and first in trial["values"]
     ]
     sign = -1.0 if way == "maximize" else 1.0
@@ -139,29 +142,29 @@ def _best(database: RunDatabase, search: SearchRecord) -> list[str]:
     if not order:
         return []
     names = list(dict.fromkeys(name for trial in order for name in trial["configuration"] or {}))
-    rows = tuple(_row(trial, search.objectives, names) for trial in order)
+    rows = tuple(_format_trial_row(trial, search.objectives, names) for trial in order)
     table = to_text(Table(("trial", *map(clean, search.objectives), *map(clean, names)), rows))
     return [f"best trials by {clean(first)}:\n{table}"]
 
 
-def _row(
+def _format_trial_row(
     trial: Mapping[str, Any], objectives: Mapping[str, str], names: list[str]
 ) -> tuple[str, ...]:
-    values = (_text(trial["values"].get(name)) for name in objectives)
+    values = (_format_trial_value(trial["values"].get(name)) for name in objectives)
     return (
         str(trial["number"]),
         *values,
-        *(_text((trial["configuration"] or {}).get(name)) for name in names),
+        *(_format_trial_value((trial["configuration"] or {}).get(name)) for name in names),
     )
 
 
-def _text(value: Any) -> str:
+def _format_trial_value(value: Any) -> str:
     if value is None:
         return "-"
     return f"{value:.6g}" if isinstance(value, float) else clean(str(value), _LONGEST_VALUE)
 
 
-def listing(
+def format_runs_table(
     runs: Sequence[RunRecord], fields: Sequence[str], searches: Mapping[str, SearchRecord]
 ) -> str:
     """Return a table of runs, with the given fields, or with the figures that most of the runs
@@ -178,29 +181,32 @@ def listing(
     searches
         Those of the runs that are searches, by identity.
     """
-    columns = [parse_field(name) for name in fields] or _common(runs, searches)
+    columns = [parse_field(name) for name in fields] or _select_common_fields(runs, searches)
     table = [
         ("run", [run.id[:12] for run in runs]),
         ("experiment", [clean(run.experiment) for run in runs]),
     ]
-    differing = differences(runs)
+    differing = describe_run_differences(runs)
     if any(differing.values()):
         table.append(("differs by", [differing[run.id] or "-" for run in runs]))
     table += [
         ("status", [run.status for run in runs]),
-        ("began (UTC)", [_when(run.started or run.created) for run in runs]),
-        ("took", [_took(run) for run in runs]),
+        ("began (UTC)", [_format_time(run.started or run.created) for run in runs]),
+        ("took", [_format_run_duration(run) for run in runs]),
     ]
     for column in columns:
         table.append(
-            (_name(column), [_value(_of(run, column, searches.get(run.id))) for run in runs])
+            (
+                _format_field_name(column),
+                [_format_value(_get_field(run, column, searches.get(run.id))) for run in runs],
+            )
         )
     header, cells = zip(*table, strict=True)
     rows = list(zip(*cells, strict=True))
-    return _table(header, rows)
+    return _format_table(header, rows)
 
 
-def details(database: RunDatabase, identity: str) -> str:
+def format_run_details(database: RunDatabase, identity: str) -> str:
     """Return everything about a run as text."""
     run = database.runs.get(identity)
     of = f" of {run.total}" if run.total else ""
@@ -209,60 +215,71 @@ def details(database: RunDatabase, identity: str) -> str:
         ("experiment", clean(run.experiment)),
         ("status", f"{run.status}{': ' + clean(run.reason) if run.reason else ''}"),
         ("steps", f"{run.done}{of}"),
-        ("created", _when(run.created)),
-        ("began", _when(run.started)),
-        ("ended", f"{_when(run.ended)} (after {_took(run)})" if run.ended else "-"),
+        ("created", _format_time(run.created)),
+        ("began", _format_time(run.started)),
+        (
+            "ended",
+            f"{_format_time(run.ended)} (after {_format_run_duration(run)})" if run.ended else "-",
+        ),
         ("host", clean(run.host) + (f", process {run.process}" if run.process else "")),
         ("parents", ", ".join(parent[:12] for parent in run.parents) or "-"),
         ("children", ", ".join(child.id[:12] for child in database.runs.children(run.id)) or "-"),
     ]
     parts = ["\n".join(f"{name:<11}{value}" for name, value in facts)]
-    search = database.searches.among([run.id]).get(run.id)
+    search = database.searches.select_searches([run.id]).get(run.id)
     if search is not None:
         parts += search_details(database, search)
     settings = [
-        f"  {clean(path)} = {clean(_plain(value))}" for path, value in leaves(run.configuration)
+        f"  {clean(path)} = {clean(_format_plain(value))}"
+        for path, value in iterate_leaves(run.configuration)
     ]
-    parts.append(_section("configuration", settings))
+    parts.append(_format_section("configuration", settings))
     statistics = database.figures.statistics(run.id)
     if statistics:
         rows = [
             (
                 clean(n),
-                _value(s.mean),
-                _value(s.deviation),
-                _value(s.least),
-                _value(s.greatest),
+                _format_value(s.mean),
+                _format_value(s.deviation),
+                _format_value(s.least),
+                _format_value(s.greatest),
                 str(s.count),
             )
             for n, s in statistics.items()
         ]
-        parts.append(_table(("statistic", "mean", "deviation", "least", "greatest", "count"), rows))
+        parts.append(
+            _format_table(("statistic", "mean", "deviation", "least", "greatest", "count"), rows)
+        )
     histories = [
         f"  {clean(name)}: {rows:,} rows"
         for name, rows in database.figures.histories(run.id).items()
     ]
-    parts.append(_section("histories", histories))
+    parts.append(_format_section("histories", histories))
     artifacts = [
         f"  {clean(a.name)}: {a.kind}, {a.size:,} bytes" for a in database.artifacts.list(run.id)
     ]
-    parts.append(_section("artifacts", artifacts))
+    parts.append(_format_section("artifacts", artifacts))
     parts.append(
-        _section("code", [f"  {clean(o.path)}: {clean(o.told)}" for o in database.origins(run.id)])
+        _format_section(
+            "code", [f"  {clean(o.path)}: {clean(o.told)}" for o in database.origins(run.id)]
+        )
     )
     return "\n\n".join(part for part in parts if part)
 
 
-def comparison(database: RunDatabase, identities: Sequence[str]) -> str:
+def format_run_comparison(database: RunDatabase, identities: Sequence[str]) -> str:
     """Return a table of the settings, code and packages in which runs differ, and of all their
     statistics.
     """
     runs = [database.runs.get(identity) for identity in identities]
     rows: list[tuple[str, ...]] = [("experiment", *(clean(run.experiment) for run in runs))]
     rows.append(("status", *(run.status for run in runs)))
-    settings = [{path: _plain(value) for path, value in leaves(run.configuration)} for run in runs]
+    settings = [
+        {path: _format_plain(value) for path, value in iterate_leaves(run.configuration)}
+        for run in runs
+    ]
     code = [{f"code {o.path}": o.told for o in database.origins(run.id)} for run in runs]
-    packages = [{f"package {n}": str(v) for n, v in _packages(run).items()} for run in runs]
+    packages = [{f"package {n}": str(v) for n, v in _get_packages(run).items()} for run in runs]
     for facts in (settings, code, packages):
         for name in dict.fromkeys(name for fact in facts for name in fact):
             values = [fact.get(name, "-") for fact in facts]
@@ -270,9 +287,12 @@ def comparison(database: RunDatabase, identities: Sequence[str]) -> str:
                 rows.append((clean(name), *map(clean, values)))
     for name in dict.fromkeys(name for run in runs for name in run.statistics):
         rows.append(
-            (f"statistics {clean(name)}", *(_value(run.statistics.get(name)) for run in runs))
+            (
+                f"statistics {clean(name)}",
+                *(_format_value(run.statistics.get(name)) for run in runs),
+            )
         )
-    return _table(("", *(run.id[:12] for run in runs)), rows)
+    return _format_table(("", *(run.id[:12] for run in runs)), rows)
 
 
 def to_json(database: RunDatabase, identity: str) -> dict[str, Any]:
@@ -296,13 +316,15 @@ def to_json(database: RunDatabase, identity: str) -> dict[str, Any]:
         "parents": list(run.parents),
         **_search_json(database, run.id),
         "environment": run.environment,
-        "configuration": _finite(run.configuration),
+        "configuration": _replace_not_finite(run.configuration),
         "statistics": {
-            name: {field: _finite(value) for field, value in vars(statistic).items()}
+            name: {field: _replace_not_finite(value) for field, value in vars(statistic).items()}
             for name, statistic in database.figures.statistics(identity).items()
         },
         "histories": {
-            name: [_finite(row) for row in database.figures.history(identity, name).rows()]
+            name: [
+                _replace_not_finite(row) for row in database.figures.history(identity, name).rows()
+            ]
             for name in database.figures.histories(identity)
         },
         "artifacts": [vars(artifact) for artifact in database.artifacts.list(identity)],
@@ -311,7 +333,7 @@ def to_json(database: RunDatabase, identity: str) -> dict[str, Any]:
 
 
 def _search_json(database: RunDatabase, identity: str) -> dict[str, Any]:
-    search = database.searches.among([identity]).get(identity)
+    search = database.searches.select_searches([identity]).get(identity)
     if search is None:
         return {}
     names = (
@@ -325,14 +347,14 @@ def _search_json(database: RunDatabase, identity: str) -> dict[str, Any]:
         "worker",
         "origin",
     )
-    trials = database.searches.trials(identity).since(0)[1]
+    trials = database.searches.trials(identity).read_changes(0)[1]
     return {
         "search": {
             "objectives": dict(search.objectives),
             "best": dict(search.best),
             "trials": [
                 {
-                    name: _finite(
+                    name: _replace_not_finite(
                         list(map(list, trial[name])) if name == "reports" else trial[name]
                     )
                     for name in names
@@ -343,12 +365,14 @@ def _search_json(database: RunDatabase, identity: str) -> dict[str, Any]:
     }
 
 
-def _packages(run: RunRecord) -> dict[str, Any]:
+def _get_packages(run: RunRecord) -> dict[str, Any]:
     found = run.environment.get("packages")
     return found if isinstance(found, dict) else {}
 
 
-def _common(runs: Sequence[RunRecord], searches: Mapping[str, SearchRecord]) -> list[QueryField]:
+def _select_common_fields(
+    runs: Sequence[RunRecord], searches: Mapping[str, SearchRecord]
+) -> list[QueryField]:
     counts: dict[QueryField, int] = {}
     for run in runs:
         best = searches[run.id].best if run.id in searches else {}
@@ -359,45 +383,45 @@ def _common(runs: Sequence[RunRecord], searches: Mapping[str, SearchRecord]) -> 
     return [*([QueryField("trials", "finished")] if searches else []), *found]
 
 
-def _of(run: RunRecord, field: QueryField, search: SearchRecord | None = None) -> Any:
+def _get_field(run: RunRecord, field: QueryField, search: SearchRecord | None = None) -> Any:
     if field.group in ("best", "trials"):
         of = {} if search is None else search.best if field.group == "best" else search.counts
         return of.get(field.name, 0 if field.group == "trials" and search else None)
     if field.group == "statistics":
         return run.statistics.get(field.name)
     if field.group == "configuration":
-        return dict(leaves(run.configuration)).get(field.name)
+        return dict(iterate_leaves(run.configuration)).get(field.name)
     if field.group == "parent":
         return ", ".join(parent[:12] for parent in run.parents)
     value = getattr(run, field.group)
-    return _when(value) if field.group in ("created", "started", "ended") else value
+    return _format_time(value) if field.group in ("created", "started", "ended") else value
 
 
-def _name(field: QueryField) -> str:
+def _format_field_name(field: QueryField) -> str:
     if field.group in ("best", "trials"):
         return clean(f"best {field.name}" if field.group == "best" else f"trials {field.name}")
     return clean(field.name or field.group)
 
 
-def _value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None:
         return "-"
     return f"{value:.6g}" if isinstance(value, float) else clean(str(value))
 
 
-def _plain(value: Any) -> str:
+def _format_plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _finite(value: Any) -> Any:
+def _replace_not_finite(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
+        return {name: _replace_not_finite(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_finite(item) for item in value]
+        return [_replace_not_finite(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _when(seconds: float | None) -> str:
+def _format_time(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime(
@@ -405,7 +429,7 @@ def _when(seconds: float | None) -> str:
     )
 
 
-def _took(run: RunRecord) -> str:
+def _format_run_duration(run: RunRecord) -> str:
     if run.duration is None:
         return "-"
     return (
@@ -415,18 +439,18 @@ def _took(run: RunRecord) -> str:
     )
 
 
-def _section(title: str, lines: Sequence[str]) -> str:
+def _format_section(title: str, lines: Sequence[str]) -> str:
     return "\n".join((f"{title}:", *lines)) if lines else ""
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return to_text(Table(tuple(header), tuple(tuple(Cell(text) for text in row) for row in rows)))
 
 
 _FIGURES = 3  # of a run
 
 
-def family(runs: Sequence[RunRecord], chosen: Sequence[str]) -> list[RunRecord]:
+def find_related_runs(runs: Sequence[RunRecord], chosen: Sequence[str]) -> list[RunRecord]:
     """Return the runs that are related to some, the oldest first; without any, all that have a
     parent or a child.
 
@@ -454,7 +478,7 @@ def family(runs: Sequence[RunRecord], chosen: Sequence[str]) -> list[RunRecord]:
     return sorted((run for run in runs if run.id in found), key=lambda run: (run.created, run.id))
 
 
-def tree(runs: Sequence[RunRecord]) -> str:
+def format_run_tree(runs: Sequence[RunRecord]) -> str:
     """Return runs below their parents.
 
     One with several parents is below each, with its children below the first.
@@ -466,15 +490,15 @@ def tree(runs: Sequence[RunRecord]) -> str:
             children.setdefault(parent, []).append(run)
     lines: list[str] = []
     shown: set[str] = set()
-    names = _names(runs)
+    names = _format_run_names(runs)
     for run in runs:
         if not any(parent in known for parent in run.parents):
             _add(run, "", "", names, children, lines, shown)
     return "\n".join(lines)
 
 
-def _names(runs: Sequence[RunRecord]) -> dict[str, str]:
-    differing = differences(runs)
+def _format_run_names(runs: Sequence[RunRecord]) -> dict[str, str]:
+    differing = describe_run_differences(runs)
     return {
         run.id: clean(run.experiment) + (f" ({differing[run.id]})" if differing[run.id] else "")
         for run in runs
@@ -491,7 +515,7 @@ def _add(
     shown: set[str],
 ) -> None:
     again = run.id in shown
-    figures = "  ".join(f"{clean(name)} {value:.4g}" for name, value in _figures(run))
+    figures = "  ".join(f"{clean(name)} {value:.4g}" for name, value in _select_statistics(run))
     lines.append(
         f"{first}{names[run.id]}  {run.id[:12]}  {run.status}" + (f"  {figures}" if figures else "")
     )
@@ -514,7 +538,7 @@ def _add(
         )
 
 
-def _figures(run: RunRecord) -> list[tuple[str, float]]:
+def _select_statistics(run: RunRecord) -> list[tuple[str, float]]:
     """Return some figures of a run: those of data that it did not learn, without losses, come
     first.
     """

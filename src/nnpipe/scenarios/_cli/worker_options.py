@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nnpipe.core.arguments import Kind
 from nnpipe.scenarios._cli.option_types import secret_assignment
-from nnpipe.workflows.workers.worker_options import MOST_WORKERS, WorkerOptions, places_of
+from nnpipe.workflows.workers.worker_options import MOST_WORKERS, WorkerOptions, parse_places
 
 LOCATION = "NNPIPE_STORAGE"
 
@@ -83,7 +83,7 @@ def add_exchange(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def workers_of(options: argparse.Namespace, folder: Path) -> WorkerOptions | None:
+def create_worker_options(options: argparse.Namespace, folder: Path) -> WorkerOptions | None:
     """Return where workers run; ``None`` if this process does the work.
 
     Raises
@@ -94,17 +94,17 @@ def workers_of(options: argparse.Namespace, folder: Path) -> WorkerOptions | Non
     if not options.on and options.workers in (None, 1) and not getattr(options, "measure_on", ""):
         return None
     return WorkerOptions(
-        places_of(options.on, options.workers or 1),
+        parse_places(options.on, options.workers or 1),
         options.python,
         options.send,
         dict(options.env),
         options.folder or folder,
-        _storage_of(options),
+        _get_storage(options),
         getattr(options, "measure_on", ""),
     )
 
 
-def _storage_of(options: argparse.Namespace) -> str:
+def _get_storage(options: argparse.Namespace) -> str:
     if not hasattr(options, "storage"):
         return ""
     return str(options.storage or os.environ.get(LOCATION, ""))

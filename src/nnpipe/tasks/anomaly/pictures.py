@@ -7,10 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from nnpipe.core.tensors import Batch
-from nnpipe.report.task_section import COLOURS, Picture, TaskPictures, first_of, mixed
+from nnpipe.report.task_section import (
+    COLOURS,
+    Picture,
+    TaskPictures,
+    blend_colours,
+    get_first_sample,
+)
 from nnpipe.tasks.anomaly.task import AnomalyDetection
-from nnpipe.tasks.frames import on_picture
-from nnpipe.tasks.predictions import scores_of
+from nnpipe.tasks.frames import map_to_picture
+from nnpipe.tasks.predictions import get_anomaly_scores
 
 
 class AnomalyPictures(TaskPictures):
@@ -20,26 +26,28 @@ class AnomalyPictures(TaskPictures):
 
     task = AnomalyDetection.name
 
-    def drawn(
+    def draw(
         self, picture: Picture, predictions: Batch, class_names: Sequence[str]
     ) -> tuple[Picture, str]:
         """Return the picture, coloured where scores of pixels are high for this picture, and the
         score.
         """
-        told = f"score {scores_of(predictions, 1)[0]:.4g}"
+        told = f"score {get_anomaly_scores(predictions, 1)[0]:.4g}"
         if "map" not in predictions:
             return picture, told
         values = np.nan_to_num(
-            on_picture(first_of(predictions["map"]), predictions.get("frame"), picture.shape)
+            map_to_picture(
+                get_first_sample(predictions["map"]), predictions.get("frame"), picture.shape
+            )
         )
         least, most = float(values.min()), float(values.max())
         shares = (values - least) / (most - least) if most > least else np.zeros_like(values)
         everywhere = np.ones(values.shape, bool)
-        drawn = mixed(picture, everywhere, COLOURS[1], shares.reshape(-1, 1))
+        drawn = blend_colours(picture, everywhere, COLOURS[1], shares.reshape(-1, 1))
         return drawn, f"{told}; pixels from {least:.3g} to {most:.3g}"
 
-    def difference(self, picture: Picture, one: Batch, other: Batch) -> float:
+    def measure_difference(self, picture: Picture, one: Batch, other: Batch) -> float:
         """Return the difference of the scores, relative to the greater one."""
-        first, second = (float(scores_of(each, 1)[0]) for each in (one, other))
+        first, second = (float(get_anomaly_scores(each, 1)[0]) for each in (one, other))
         greatest = max(abs(first), abs(second))
         return abs(first - second) / greatest if 0 < greatest < np.inf else float(first != second)

@@ -11,7 +11,13 @@ from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic
 from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, DatasetSpec
-from nnpipe.tasks.predictions import INTEGERS, NUMBERS, check_array, constant_scores, scores_of
+from nnpipe.tasks.predictions import (
+    INTEGERS,
+    NUMBERS,
+    check_array,
+    get_anomaly_scores,
+    warn_of_constant_scores,
+)
 
 # The metrics of anomaly detection, from true kinds and scores.
 #
@@ -28,7 +34,7 @@ Tiny's rules.
 """
 
 
-def clips_of(found: Evaluation) -> npt.NDArray[np.int64]:
+def number_clips(found: Evaluation) -> npt.NDArray[np.int64]:
     """Return the number of each sample's clip, ``(samples,)``; without clips, each sample is
     one.
     """
@@ -37,7 +43,9 @@ def clips_of(found: Evaluation) -> npt.NDArray[np.int64]:
     return np.unique(found.arrays[CLIP], return_inverse=True)[1].reshape(-1)
 
 
-def _of_curve(measure: Callable[[Floats, Floats], float]) -> Callable[[Evaluation], Statistic]:
+def _create_curve_statistic(
+    measure: Callable[[Floats, Floats], float],
+) -> Callable[[Evaluation], Statistic]:
     """Return the statistic that is computed from a curve, ``measure(normal, anomalous)``.
 
     Both arguments hold, for each different score from the greatest down, the weight of the samples
@@ -45,7 +53,7 @@ def _of_curve(measure: Callable[[Floats, Floats], float]) -> Callable[[Evaluatio
     """
 
     def prepare(found: Evaluation) -> Statistic:
-        clip = clips_of(found)
+        clip = number_clips(found)
         sizes = np.bincount(clip)
         score = np.bincount(clip, found.arrays["score"].astype(np.float64)) / sizes
         if len(sizes) == len(found):  # a mean of one number may be rounded
@@ -71,7 +79,7 @@ def _of_curve(measure: Callable[[Floats, Floats], float]) -> Callable[[Evaluatio
     return prepare
 
 
-def roc_area(normal: Floats, anomalous: Floats) -> float:
+def compute_roc_area(normal: Floats, anomalous: Floats) -> float:
     """Return the area under the ROC curve: the share of pairs in the right order, where ties
     count half.
     """
@@ -82,7 +90,7 @@ def roc_area(normal: Floats, anomalous: Floats) -> float:
     return float(anomalous @ (below + normal / 2)) / pairs
 
 
-def area_up_to(limit: float, alarms: Floats, hits: Floats) -> float:
+def compute_partial_area(limit: float, alarms: Floats, hits: Floats) -> float:
     """Return the area under a curve from (0, 0) to (1, 1), up to a share of false alarms.
 
     Parameters
@@ -101,18 +109,18 @@ def area_up_to(limit: float, alarms: Floats, hits: Floats) -> float:
     return float(np.diff(alarms) @ (hits[1:] + hits[:-1])) / 2
 
 
-def _partial_area(normal: Floats, anomalous: Floats) -> float:
+def _compute_standardized_area(normal: Floats, anomalous: Floats) -> float:
     """Return the standardised area up to a false alarm rate (McClish 1989), as
     ``roc_auc_score(max_fpr=...)``.
     """
     if normal.sum() <= 0 or anomalous.sum() <= 0:
         return float("nan")
-    area = area_up_to(MAX_FPR, normal / normal.sum(), anomalous / anomalous.sum())
+    area = compute_partial_area(MAX_FPR, normal / normal.sum(), anomalous / anomalous.sum())
     least, most = MAX_FPR**2 / 2, MAX_FPR
     return 0.5 * (1 + (area - least) / (most - least))
 
 
-def _best_f1(normal: Floats, anomalous: Floats) -> float:
+def _compute_best_f1(normal: Floats, anomalous: Floats) -> float:
     """Return the greatest F1 of all thresholds."""
     total = float(anomalous.sum())
     if total <= 0:
@@ -125,18 +133,19 @@ METRICS = (
     QualityMetric(
         "auc", "AUC", "Area under the ROC curve", "share of pairs of an anomaly and a normal "
             "sample in the right order",
-        "ratio", False, statistic=_of_curve(roc_area), clusters=clips_of, bounds=(0.0, 1.0),
+        "ratio", False, statistic=_create_curve_statistic(compute_roc_area), clusters=number_clips, bounds=(0.0, 1.0),
     ),
     QualityMetric(
         "pauc", "pAUC", "Partial area under the ROC curve",
         "area under the ROC curve where at most 10 % of the normal samples are alarms, "
         "standardised to 0.5 for chance",
-        "ratio", False, statistic=_of_curve(_partial_area), clusters=clips_of, bounds=(0.0, 1.0),
+        "ratio", False, statistic=_create_curve_statistic(_compute_standardized_area), clusters=number_clips,
+        bounds=(0.0, 1.0),
     ),
     QualityMetric(
         "best_f1", "Best F1", "F1 at the best threshold", "greatest F1 of all thresholds of the "
             "score", "share", False,
-        statistic=_of_curve(_best_f1), clusters=clips_of,
+        statistic=_create_curve_statistic(_compute_best_f1), clusters=number_clips,
     ),
 )  # fmt: skip
 
@@ -163,12 +172,12 @@ class AnomalyDetection(Task):
         """The area under the ROC curve, its part with few false alarms, and the best F1."""
         return METRICS
 
-    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def _evaluate(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate anomaly scores."""
         anomalous = truth["anomalous"]
         arrays = {
             "truth": anomalous.astype(np.int32),
-            "score": scores_of(predictions, len(anomalous)),
+            "score": get_anomaly_scores(predictions, len(anomalous)),
         }
         if CLIP in truth:
             arrays[CLIP] = truth[CLIP].astype(np.int64)
@@ -186,14 +195,14 @@ class AnomalyDetection(Task):
         higher = 1 - np.searchsorted(ordered, scores, side="right") / len(scores)
         return np.asarray(np.where(anomalous, higher, lower), np.float64)
 
-    def _sample_words(self, evaluation: Evaluation, number: int) -> str:
+    def _describe_sample(self, evaluation: Evaluation, number: int) -> str:
         """Return the kind and the score."""
         kind = "anomalous" if evaluation.arrays["truth"][number] else "normal"
         return f"{kind}, with the score {float(evaluation.arrays['score'][number]):.4g}"
 
-    def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+    def warnings(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         """Doubt scores that are all the same."""
-        yield from constant_scores(evaluation)
+        yield from warn_of_constant_scores(evaluation)
 
     def check(self, evaluation: Evaluation) -> None:
         """Check that there is a kind and a score for each sample."""

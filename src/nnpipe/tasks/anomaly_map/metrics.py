@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nnpipe.core.evaluation import Evaluation, Ragged
 from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic
 from nnpipe.tasks.anomaly.task import METRICS as OF_PICTURES
-from nnpipe.tasks.anomaly.task import area_up_to, roc_area
+from nnpipe.tasks.anomaly.task import compute_partial_area, compute_roc_area
 
 # The scores of a picture's pixels in a few numbers.
 #
@@ -27,7 +27,7 @@ _MOST_GROUPS = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Levels:
+class ScoreLevels:
     """The pixels of each score, from the greatest score down; ``(levels,)`` each.
 
     Attributes
@@ -46,12 +46,12 @@ class Levels:
     covered: Floats
 
     @classmethod
-    def of_pixels(
+    def from_pixels(
         cls,
         scores: npt.NDArray[np.floating],
         regions: npt.NDArray[np.int64],
         counted: npt.NDArray[np.bool_],
-    ) -> Levels:
+    ) -> ScoreLevels:
         """Return the levels of a picture.
 
         Parameters
@@ -73,13 +73,15 @@ class Levels:
         parts = [np.bincount(place, part, count).astype(np.float64) for part in (~bad, bad, shares)]
         score = -values
         if count > MOST_LEVELS:
-            first = starts_of_groups(parts[0], parts[1])
+            first = find_group_starts(parts[0], parts[1])
             parts = [np.add.reduceat(part, first) for part in parts]
             score = score[(first + np.append(first[1:], count)) // 2]
         return cls(score, *parts)
 
 
-def starts_of_groups(good: Floats, bad: Floats, parts: int = _MOST_GROUPS) -> npt.NDArray[np.int64]:
+def find_group_starts(
+    good: Floats, bad: Floats, parts: int = _MOST_GROUPS
+) -> npt.NDArray[np.int64]:
     """Return the first level of each of at most ``3 * parts`` groups.
 
     Parameters
@@ -136,25 +138,25 @@ class PixelCurve:
     bad: Floats
     covered: Floats
 
-    def pixel_auc(self) -> float:
+    def compute_pixel_auc(self) -> float:
         """Return the area under the ROC curve of pixels."""
-        return roc_area(self.good, self.bad)
+        return compute_roc_area(self.good, self.bad)
 
-    def au_pro(self) -> float:
+    def compute_au_pro(self) -> float:
         """Return the normalised area under the curve of the per-region overlap."""
         if self.good.sum() <= 0 or not self.bad.sum() > 0:
             return float("nan")
-        return area_up_to(MAX_FPR, self.good / self.good.sum(), self.covered) / MAX_FPR
+        return compute_partial_area(MAX_FPR, self.good / self.good.sum(), self.covered) / MAX_FPR
 
 
-def curve_of(found: Evaluation) -> Callable[[Floats], PixelCurve]:
+def prepare_pixel_curve(found: Evaluation) -> Callable[[Floats], PixelCurve]:
     """Return the function that computes the curve from weights of pictures."""
-    return _prepared(
+    return _prepare_pixel_curve(
         *(found.ragged[name] for name in ("level", "good", "bad", "covered", "regions"))
     )
 
 
-def found_and_alarmed(found: Evaluation, alarms: float) -> tuple[Floats, Floats]:
+def compute_defect_recall(found: Evaluation, alarms: float) -> tuple[Floats, Floats]:
     """Return how well the defects of each picture are found, at one threshold for all pictures.
 
     Parameters
@@ -186,7 +188,7 @@ def found_and_alarmed(found: Evaluation, alarms: float) -> tuple[Floats, Floats]
 
 
 @functools.lru_cache(maxsize=2)  # by identity; two, since models are compared in pairs
-def _prepared(
+def _prepare_pixel_curve(
     level: Ragged, good: Ragged, bad: Ragged, covered: Ragged, regions: Ragged
 ) -> Callable[[Floats], PixelCurve]:
     parts = [each.values.astype(np.float64) for each in (good, bad, covered)]
@@ -195,7 +197,7 @@ def _prepared(
     count = int(place.max(initial=-1)) + 1
     if count > _MOST_SCORES:
         good_, bad_ = (np.bincount(place, part, count).astype(np.float64) for part in parts[:2])
-        first = starts_of_groups(good_, bad_, _PARTS)
+        first = find_group_starts(good_, bad_, _PARTS)
         place, count = np.searchsorted(first, place, side="right") - 1, len(first)
     owners, pictures, number = level.owners, len(level), regions.counts.astype(np.float64)
     table: npt.NDArray[np.float64] | None = None
@@ -203,7 +205,7 @@ def _prepared(
         rows = [np.bincount(owners * count + place, part, pictures * count) for part in parts]
         table = np.concatenate([row.reshape(pictures, count) for row in rows], axis=1)
 
-    def weighted(weights: Floats) -> PixelCurve:
+    def compute_curve(weights: Floats) -> PixelCurve:
         if table is not None:
             sums = (weights @ table).reshape(3, count)
         else:
@@ -211,12 +213,12 @@ def _prepared(
             sums = np.stack([np.bincount(place, own * part, count) for part in parts])
         return PixelCurve(sums[0], sums[1], sums[2] / max(float(weights @ number), 1e-300))
 
-    return weighted
+    return compute_curve
 
 
-def _measured(measure: Callable[[PixelCurve], float]) -> Callable[[Evaluation], Statistic]:
+def _create_statistic(measure: Callable[[PixelCurve], float]) -> Callable[[Evaluation], Statistic]:
     def prepare(found: Evaluation) -> Statistic:
-        curve = curve_of(found)
+        curve = prepare_pixel_curve(found)
         return lambda weights: measure(curve(weights))
 
     return prepare
@@ -231,7 +233,7 @@ METRICS = (
         "that are alarms from 0 to 30 %, by 30 % (Bergmann et al., IJCV 2021)",
         "ratio",
         False,
-        statistic=_measured(PixelCurve.au_pro),
+        statistic=_create_statistic(PixelCurve.compute_au_pro),
         bounds=(0.0, 1.0),
     ),
     QualityMetric(
@@ -242,7 +244,7 @@ METRICS = (
         "of",
         "ratio",
         False,
-        statistic=_measured(PixelCurve.pixel_auc),
+        statistic=_create_statistic(PixelCurve.compute_pixel_auc),
         bounds=(0.0, 1.0),
     ),
     *OF_PICTURES,

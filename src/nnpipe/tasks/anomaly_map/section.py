@@ -11,11 +11,16 @@ from nnpipe.core.quality_metric import Floats
 from nnpipe.core.tensors import Batch
 from nnpipe.report.charts import Line, Lines
 from nnpipe.report.document import Block, Cell, Plot, Section, Table
-from nnpipe.report.formatting import share
+from nnpipe.report.formatting import format_share
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.task_section import Picture, TaskSection, metrics_section
+from nnpipe.report.task_section import Picture, TaskSection, build_metrics_section
 from nnpipe.tasks.anomaly.pictures import AnomalyPictures
-from nnpipe.tasks.anomaly_map.metrics import LOOKED_AT, MAX_FPR, curve_of, found_and_alarmed
+from nnpipe.tasks.anomaly_map.metrics import (
+    LOOKED_AT,
+    MAX_FPR,
+    compute_defect_recall,
+    prepare_pixel_curve,
+)
 from nnpipe.tasks.anomaly_map.task import AnomalyMaps, map_of
 
 _ALARMS = np.linspace(0, MAX_FPR, 61)
@@ -29,9 +34,9 @@ class AnomalyMapSection(TaskSection):
 
     task = AnomalyMaps.name
 
-    def section(self, candidates: Sequence[Candidate]) -> Section:
+    def build_section(self, candidates: Sequence[Candidate]) -> Section:
         """Return the section; candidates without judged maps have a row of dashes only."""
-        whole = metrics_section(AnomalyMaps(), candidates)
+        whole = build_metrics_section(AnomalyMaps(), candidates)
         blocks: list[Block] = list(whole.blocks)
         judged = [
             (c, c.quality.evaluation)
@@ -40,9 +45,9 @@ class AnomalyMapSection(TaskSection):
         ]
         shown = [(c, found) for c, found in judged if found.ragged["regions"].counts.any()]
         if shown:
-            overlaps = [_overlaps(found) for _, found in shown]
+            overlaps = [_compute_overlap_curve(found) for _, found in shown]
             told = ", ".join(
-                f"{c.name} {share(float(own.mean()), 1)}"
+                f"{c.name} {format_share(float(own.mean()), 1)}"
                 for (c, _), own in zip(shown, overlaps, strict=True)
             )
             lines = tuple(
@@ -63,24 +68,24 @@ class AnomalyMapSection(TaskSection):
                 )
             )
         for candidate, found in shown:
-            table = _worst(found)
+            table = _build_worst_table(found)
             blocks.append(
                 Section(candidate.name, (table,), folded=True) if len(shown) > 1 else table
             )
         return Section(whole.title, tuple(blocks))
 
 
-def _overlaps(found: Evaluation) -> Floats:
+def _compute_overlap_curve(found: Evaluation) -> Floats:
     """Return the mean share of a defect that is found, for each of the shares of false alarms."""
-    curve = curve_of(found)(np.ones(len(found)))
+    curve = prepare_pixel_curve(found)(np.ones(len(found)))
     alarms = np.concatenate([[0.0], np.cumsum(curve.good) / max(1.0, curve.good.sum())])
     hits = np.concatenate([[0.0], np.cumsum(curve.covered)])
     return np.asarray(np.interp(_ALARMS, alarms, hits), np.float64)
 
 
-def _worst(found: Evaluation) -> Table:
+def _build_worst_table(found: Evaluation) -> Table:
     """Return the table of the pictures whose defects are found least, at one threshold for all."""
-    overlap, alarms = found_and_alarmed(found, LOOKED_AT)
+    overlap, alarms = compute_defect_recall(found, LOOKED_AT)
     regions = found.ragged["regions"].counts
     there = np.flatnonzero(regions)
     there = there[np.argsort(overlap[there], kind="stable")][:_WORST]
@@ -88,14 +93,14 @@ def _worst(found: Evaluation) -> Table:
         (
             Cell(f"{n + 1:,}", float(n + 1)),
             Cell(f"{int(regions[n]):,}", float(regions[n])),
-            Cell(share(float(overlap[n]), 1), float(overlap[n])),
-            Cell(share(float(alarms[n]), 1), float(alarms[n])),
+            Cell(format_share(float(overlap[n]), 1), float(overlap[n])),
+            Cell(format_share(float(alarms[n]), 1), float(alarms[n])),
         )
         for n in there.tolist()
     )
     caption = (
         f"The pictures whose defects are found least, at the score that at most "
-        f"{share(LOOKED_AT, 0)} of all good "
+        f"{format_share(LOOKED_AT, 0)} of all good "
         "pixels reach"
     )
     return Table(
@@ -113,20 +118,22 @@ class AnomalyMapPictures(AnomalyPictures):
 
     task = AnomalyMaps.name
 
-    def drawn(
+    def draw(
         self, picture: Picture, predictions: Batch, class_names: Sequence[str]
     ) -> tuple[Picture, str]:
         """Return the picture, coloured where scores of pixels are high for this picture, and the
         score.
         """
-        return super().drawn(picture, _complete(predictions), class_names)
+        return super().draw(picture, _add_picture_scores(predictions), class_names)
 
-    def difference(self, picture: Picture, one: Batch, other: Batch) -> float:
+    def measure_difference(self, picture: Picture, one: Batch, other: Batch) -> float:
         """Return the difference of the scores, relative to the greater one."""
-        return super().difference(picture, _complete(one), _complete(other))
+        return super().measure_difference(
+            picture, _add_picture_scores(one), _add_picture_scores(other)
+        )
 
 
-def _complete(predictions: Batch) -> Batch:
+def _add_picture_scores(predictions: Batch) -> Batch:
     maps = map_of(predictions, 1)
     frame = {"frame": predictions["frame"]} if "frame" in predictions else {}
     score = predictions.get("score", np.fmax.reduce(maps, axis=(1, 2), initial=-np.inf))

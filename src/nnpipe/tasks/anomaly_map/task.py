@@ -13,20 +13,20 @@ from nnpipe.core.evaluation import Evaluation, Ragged
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, DatasetSpec, show_shape
-from nnpipe.tasks.anomaly_map.metrics import LOOKED_AT, METRICS, Levels, found_and_alarmed
-from nnpipe.tasks.frames import frame, resampled
+from nnpipe.tasks.anomaly_map.metrics import LOOKED_AT, METRICS, ScoreLevels, compute_defect_recall
+from nnpipe.tasks.frames import create_frames, resample_to_picture
 from nnpipe.tasks.predictions import (
     INTEGERS,
     NUMBERS,
     check_alike,
     check_array,
-    constant_scores,
-    only,
-    scores_of,
+    get_anomaly_scores,
+    get_tensor,
+    warn_of_constant_scores,
 )
 
 
-def regions_of(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+def find_regions(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     """Return the number of each pixel's region, from 1 on; 0 where the mask is not set.
 
     Pixels that touch at a side or a corner are of one region, as in MVTec's own evaluation.  Rows
@@ -44,7 +44,7 @@ def regions_of(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
 
     Examples
     --------
-    >>> regions_of(np.array([[1, 0, 0, 1], [0, 1, 0, 1]], bool))
+    >>> find_regions(np.array([[1, 0, 0, 1], [0, 1, 0, 1]], bool))
     array([[1, 0, 0, 2],
            [0, 1, 0, 2]])
     """
@@ -104,11 +104,11 @@ class AnomalyMaps(Task):
         """
         return METRICS
 
-    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def _evaluate(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate anomaly maps."""
         masks, anomalous = truth["mask"], truth["anomalous"]
         maps = map_of(predictions, len(masks))
-        frames = predictions.get("frame", frame(len(masks), 1, 1, "squeeze"))
+        frames = predictions.get("frame", create_frames(len(masks), 1, 1, "squeeze"))
         if frames.shape != (len(masks), 3):
             raise SpecMismatch(
                 f"the frame of {len(masks)} pictures has the shape ({len(masks)}, 3)"
@@ -118,9 +118,9 @@ class AnomalyMaps(Task):
         greatest = np.full(len(masks), -np.inf)
         for place, (mask, given) in enumerate(zip(masks, maps, strict=True)):
             if given.shape != mask.shape or "frame" in predictions:
-                given = resampled(given, frames[place], size)
-            regions, counted = regions_of(mask > 0), mask >= 0
-            found = Levels.of_pixels(given, regions, counted)
+                given = resample_to_picture(given, frames[place], size)
+            regions, counted = find_regions(mask > 0), mask >= 0
+            found = ScoreLevels.from_pixels(given, regions, counted)
             greatest[place] = np.fmax.reduce(given[counted], initial=-np.inf)
             rows["level"].append(found.score)
             rows["good"].append(found.good.astype(np.int32))
@@ -128,25 +128,25 @@ class AnomalyMaps(Task):
             rows["covered"].append(found.covered)
             rows["regions"].append(np.bincount(regions.ravel())[1:].astype(np.int32))
         score = (
-            scores_of({"score": predictions["score"]}, len(masks))
+            get_anomaly_scores({"score": predictions["score"]}, len(masks))
             if "score" in predictions
             else greatest
         )
         arrays = {"truth": anomalous.astype(np.int32), "score": score}
         nothing = Ragged(np.zeros(0), np.zeros(0, np.int64))
-        ragged = {name: Ragged.of_rows(each) if each else nothing for name, each in rows.items()}
+        ragged = {name: Ragged.from_rows(each) if each else nothing for name, each in rows.items()}
         return Evaluation(self.name, arrays, ("usual", "anomalous"), ragged)
 
     def sample_errors(self, evaluation: Evaluation) -> npt.NDArray[np.float64]:
         """Return the share of a defect that is not found, and the share of good pixels that are
         alarms, added up.
         """
-        shares, alarms = found_and_alarmed(evaluation, LOOKED_AT)
+        shares, alarms = compute_defect_recall(evaluation, LOOKED_AT)
         return np.asarray(np.where(np.isnan(shares), 0, 1 - shares) + alarms, np.float64)
 
-    def _sample_words(self, evaluation: Evaluation, number: int) -> str:
+    def _describe_sample(self, evaluation: Evaluation, number: int) -> str:
         """Return how much of the defects is found, and how much else."""
-        shares, alarms = found_and_alarmed(evaluation, LOOKED_AT)
+        shares, alarms = compute_defect_recall(evaluation, LOOKED_AT)
         told = (
             ""
             if np.isnan(shares[number])
@@ -154,9 +154,9 @@ class AnomalyMaps(Task):
         )
         return f"{told}{100 * alarms[number]:.1f}\u00a0% of the good pixels are alarms"
 
-    def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+    def warnings(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         """Doubt scores that are all the same."""
-        yield from constant_scores(evaluation)
+        yield from warn_of_constant_scores(evaluation)
 
     def check(self, evaluation: Evaluation) -> None:
         """Check that there is a kind and a score for each picture, and numbers of pixels for
@@ -202,7 +202,7 @@ def map_of(predictions: Batch, pictures: int) -> npt.NDArray[np.floating]:
     SpecMismatch
         If there is none, or it has another shape.
     """
-    found: npt.NDArray[Any] = only(
+    found: npt.NDArray[Any] = get_tensor(
         {n: each for n, each in predictions.items() if n not in ("frame", "score")}, "map"
     )
     if found.ndim == 4 and 1 in (found.shape[1], found.shape[3]):

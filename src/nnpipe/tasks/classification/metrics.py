@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic, Values
-from nnpipe.tasks.anomaly.task import roc_area
+from nnpipe.tasks.anomaly.task import compute_roc_area
 
 _OF_CLASSES = "mean over the classes"
 
 
-def top_k_metric(k: int) -> QualityMetric:
+def create_top_k_metric(k: int) -> QualityMetric:
     """Return the top-k accuracy; 1 is the accuracy itself."""
     if k == 1:
         return _accuracy
@@ -27,11 +27,11 @@ def top_k_metric(k: int) -> QualityMetric:
         f"share of the samples whose class is among the best {k}",
         "share",
         False,
-        values=_among(k),
+        values=_create_top_k_values(k),
     )
 
 
-def _among(k: int) -> Values:
+def _create_top_k_values(k: int) -> Values:
     def values(found: Evaluation) -> Floats:
         rank: npt.NDArray[np.integer] | None = found.arrays.get("rank")
         # With no more classes than k, each sample is among the best k, which says nothing.
@@ -43,12 +43,12 @@ def _among(k: int) -> Values:
     return values
 
 
-def _right(found: Evaluation) -> Floats:
+def _compute_correctness(found: Evaluation) -> Floats:
     right: Floats = np.equal(found.arrays["truth"], found.arrays["predicted"]).astype(np.float64)
     return right
 
 
-def _over_classes(
+def _create_class_mean_statistic(
     measure: Callable[[Floats, Floats, Floats], Floats],
 ) -> Callable[[Evaluation], Statistic]:
     """Return the mean of a measure over the classes with samples, given right ones, samples and
@@ -74,13 +74,13 @@ def _over_classes(
     return prepare
 
 
-def _pair(found: Evaluation) -> npt.NDArray[np.int64]:
+def _encode_class_pairs(found: Evaluation) -> npt.NDArray[np.int64]:
     """Return a number for the class of each sample and the one that was predicted."""
     predicted = found.arrays["predicted"].astype(np.int64)
     return found.arrays["truth"].astype(np.int64) * (int(predicted.max(initial=0)) + 1) + predicted
 
 
-def _precision(hits: Floats, support: Floats, told: Floats) -> Floats:
+def _compute_precision(hits: Floats, support: Floats, told: Floats) -> Floats:
     return np.divide(hits, told, out=np.zeros_like(hits), where=told > 0)
 
 
@@ -91,22 +91,23 @@ _accuracy = QualityMetric(
     "share of the samples whose class is right",
     "share",
     False,
-    values=_right,
+    values=_compute_correctness,
 )
 METRICS = (
     _accuracy,
-    top_k_metric(5),
+    create_top_k_metric(5),
     QualityMetric(
         "mean_precision", "Precision", "Mean precision", _OF_CLASSES,
-        "share", False, statistic=_over_classes(_precision), alike=_pair,
+        "share", False, statistic=_create_class_mean_statistic(_compute_precision), alike=_encode_class_pairs,
     ),
     QualityMetric(
         "mean_sensitivity", "Sensitivity", "Mean sensitivity", _OF_CLASSES, "share", False,
-        statistic=_over_classes(lambda hits, support, told: hits / support), alike=_pair,
+        statistic=_create_class_mean_statistic(lambda hits, support, told: hits / support), alike=_encode_class_pairs,
     ),
     QualityMetric(
         "macro_f1", "F1", "F1", _OF_CLASSES, "share", False,
-        statistic=_over_classes(lambda hits, support, told: 2 * hits / (support + told)), alike=_pair,
+        statistic=_create_class_mean_statistic(lambda hits, support, told: 2 * hits / (support + told)),
+        alike=_encode_class_pairs,
     ),
 )  # fmt: skip
 
@@ -114,9 +115,10 @@ METRICS = (
 # The metrics of a classification that need the scores of all classes: areas under curves, and
 # calibration.
 #
-# The scores of each sample become probabilities by :func:`probabilities_of`.  Where there are two
-# classes, the curves are those of the second one, which is the positive one; otherwise each metric
-# is the mean over the classes that have samples and are not all samples, each against all others.
+# The scores of each sample become probabilities by :func:`convert_to_probabilities`.  Where there
+# are two classes, the curves are those of the second one, which is the positive one; otherwise each
+# metric is the mean over the classes that have samples and are not all samples, each against all
+# others.
 
 SCORES = "scores"
 """The array of an evaluation that holds the scores of all classes, ``(n, classes)``; not all
@@ -131,7 +133,7 @@ Neural Networks", 2017.
 _ROUNDED = 0.05  # by how much rounded probabilities may miss the sum of 1
 
 
-def probabilities_of(scores: Floats) -> Floats:
+def convert_to_probabilities(scores: Floats) -> Floats:
     """Return the probability of each class, float64 ``(n, classes)``.
 
     Scores are probabilities if none is negative and those of each sample add up to 1 within 0.05,
@@ -145,17 +147,17 @@ def probabilities_of(scores: Floats) -> Floats:
     return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
-def _chances(found: Evaluation) -> Floats:
+def _compute_probabilities(found: Evaluation) -> Floats:
     """Return the probabilities of an evaluation with scores; where these are not finite, the
     true class has none.
     """
     scores, lost = found.arrays[SCORES].astype(np.float64), found.not_finite
     chances = np.asarray(1 - np.eye(scores.shape[1])[found.arrays["truth"]])
-    chances[~lost] = probabilities_of(scores[~lost])
+    chances[~lost] = convert_to_probabilities(scores[~lost])
     return chances
 
 
-def average_precision(negative: Floats, positive: Floats) -> float:
+def compute_stepwise_precision_area(negative: Floats, positive: Floats) -> float:
     """Return the area under the curve of precision over recall, by steps, as scikit-learn does.
 
     Parameters
@@ -171,7 +173,9 @@ def average_precision(negative: Floats, positive: Floats) -> float:
     return float(positive @ np.divide(hits, said, out=np.zeros_like(hits), where=said > 0)) / total
 
 
-def _of_curves(measure: Callable[[Floats, Floats], float]) -> Callable[[Evaluation], Statistic]:
+def _create_curve_mean_statistic(
+    measure: Callable[[Floats, Floats], float],
+) -> Callable[[Evaluation], Statistic]:
     """Return the mean over classes of a measure of the curve of each, ``measure(negative,
     positive)``.
     """
@@ -179,7 +183,7 @@ def _of_curves(measure: Callable[[Floats, Floats], float]) -> Callable[[Evaluati
     def prepare(found: Evaluation) -> Statistic:
         if SCORES not in found.arrays or not len(found):
             return lambda weights: float("nan")
-        chances, truth = _chances(found), found.arrays["truth"]
+        chances, truth = _compute_probabilities(found), found.arrays["truth"]
         classes = range(chances.shape[1]) if chances.shape[1] != 2 else (1,)
         kinds = []
         for number in classes:
@@ -202,10 +206,10 @@ def _of_curves(measure: Callable[[Floats, Floats], float]) -> Callable[[Evaluati
     return prepare
 
 
-def _calibration(found: Evaluation) -> Statistic:
+def _prepare_calibration_error(found: Evaluation) -> Statistic:
     if SCORES not in found.arrays or not len(found):
         return lambda weights: float("nan")
-    chances = _chances(found)
+    chances = _compute_probabilities(found)
     confidence = chances.max(axis=1)
     right = chances.argmax(axis=1) == found.arrays["truth"]
     # each with its upper end
@@ -228,19 +232,20 @@ SCORE_METRICS = {
             "roc_auc", "ROC AUC", "Area under the ROC curve",
             "share of pairs of a sample of a class and another one in the right order; mean over "
             "more than two classes",
-            "ratio", False, statistic=_of_curves(roc_area), bounds=(0.0, 1.0),
+            "ratio", False, statistic=_create_curve_mean_statistic(compute_roc_area), bounds=(0.0, 1.0),
         ),
         QualityMetric(
             "pr_auc", "PR AUC", "Average precision",
             "area under the curve of precision over recall, by steps; mean over more than two "
             "classes",
-            "ratio", False, statistic=_of_curves(average_precision), bounds=(0.0, 1.0),
+            "ratio", False, statistic=_create_curve_mean_statistic(compute_stepwise_precision_area),
+            bounds=(0.0, 1.0),
         ),
         QualityMetric(
             "calibration_error", "ECE", "Expected calibration error",
             f"mean distance of the predicted class's probability from how often it is right, in "
             f"{BINS} bins", "ratio",
-            True, statistic=_calibration, bounds=(0.0, 1.0),
+            True, statistic=_prepare_calibration_error, bounds=(0.0, 1.0),
         ),
     )
 }  # fmt: skip

@@ -10,15 +10,21 @@ import numpy.typing as npt
 
 from nnpipe.analysis.classification import ClassificationMetrics
 from nnpipe.core.tensors import Batch
-from nnpipe.report.charts import Dots, Floats, Heatmap
+from nnpipe.report.charts import DotPlot, Floats, Heatmap
 from nnpipe.report.document import Block, Cell, Paragraph, Plot, Section, Table, Tile, Tiles
-from nnpipe.report.formatting import clean, share
-from nnpipe.report.inputs.candidate import Candidate, on_the_same_samples
-from nnpipe.report.sections.doubts import MOST_OPEN
-from nnpipe.report.task_section import Picture, TaskPictures, TaskSection, class_name, first_of
+from nnpipe.report.formatting import clean, format_share
+from nnpipe.report.inputs.candidate import Candidate, have_same_samples
+from nnpipe.report.sections.validity_warnings import MOST_OPEN
+from nnpipe.report.task_section import (
+    Picture,
+    TaskPictures,
+    TaskSection,
+    get_class_label,
+    get_first_sample,
+)
 from nnpipe.tasks.classification.metrics import SCORE_METRICS, SCORES
 from nnpipe.tasks.classification.task import Classification
-from nnpipe.tasks.predictions import only
+from nnpipe.tasks.predictions import get_tensor
 
 _LARGEST_MATRIX = 4096  # classes: a confusion matrix of this size takes 134 MB
 _MANY = 40  # with more classes the matrix is only a picture, and tables show the worst classes
@@ -32,29 +38,29 @@ class ClassificationSection(TaskSection):
 
     task = Classification.name
 
-    def section(self, candidates: Sequence[Candidate]) -> Section:
+    def build_section(self, candidates: Sequence[Candidate]) -> Section:
         """Return the section; for a candidate without predicted classes it holds a note that
         says so.
         """
-        judged = [(c, metrics_of(c)) for c in candidates]
+        judged = [(c, compute_class_metrics(c)) for c in candidates]
         if len(judged) == 1:
-            return Section("Classification", _blocks(*judged[0], ""))
+            return Section("Classification", _build_blocks(*judged[0], ""))
         folded = len(judged) > MOST_OPEN
         parts: list[Block] = [
             Section(
                 c.name,
-                _blocks(c, found, f"{c.number + 1}-"),
+                _build_blocks(c, found, f"{c.number + 1}-"),
                 folded,
-                share(found.accuracy) if found else "",
+                format_share(found.accuracy) if found else "",
             )
             for c, found in judged
         ]
         known = [(c, found) for c, found in judged if found is not None]
         alike = (
-            on_the_same_samples(candidates) and len({found.class_names for _, found in known}) == 1
+            have_same_samples(candidates) and len({found.class_names for _, found in known}) == 1
         )
         if len(known) > 1 and alike:
-            parts.insert(0, _by_class(known))
+            parts.insert(0, _compare_sensitivities(known))
         return Section("Classification", tuple(parts))
 
 
@@ -75,7 +81,7 @@ class _ManyClasses:
     """
 
     @classmethod
-    def of(
+    def from_predictions(
         cls,
         names: Sequence[str],
         truth: npt.NDArray[np.integer],
@@ -87,25 +93,25 @@ class _ManyClasses:
             np.bincount(each, minlength=len(names)) for each in (truth[right], truth, predicted)
         )
 
-        def ratio(above: npt.NDArray[np.int64], below: npt.NDArray[np.int64]) -> Floats:
+        def compute_ratio(above: npt.NDArray[np.int64], below: npt.NDArray[np.int64]) -> Floats:
             return np.asarray(
                 np.divide(above, below, out=np.full(len(names), np.nan), where=below > 0)
             )
 
         wrong = np.stack([truth[~right], predicted[~right]], axis=1).astype(np.int64)
         pairs, counts = np.unique(wrong, axis=0, return_counts=True)
-        f1 = ratio(2 * hits, support + told)
+        f1 = compute_ratio(2 * hits, support + told)
         return cls(
             names,
             support,
-            ratio(hits, told),
-            ratio(hits, support),
+            compute_ratio(hits, told),
+            compute_ratio(hits, support),
             f1,
             np.column_stack([pairs, counts]),
         )
 
 
-def _many_classes(candidate: Candidate) -> tuple[Block, ...] | None:
+def _build_many_classes_blocks(candidate: Candidate) -> tuple[Block, ...] | None:
     """Return the figures of a candidate with too many classes for a matrix; ``None`` if it has
     fewer.
     """
@@ -113,27 +119,29 @@ def _many_classes(candidate: Candidate) -> tuple[Block, ...] | None:
     if quality is None or quality.task.name != Classification.name:
         return None
     arrays = quality.evaluation.arrays
-    names = quality.evaluation.class_names or _numbered(arrays["truth"], arrays["predicted"])
+    names = quality.evaluation.class_names or _create_class_names(
+        arrays["truth"], arrays["predicted"]
+    )
     if len(names) <= _LARGEST_MATRIX:
         return None
     tiles = []
     for metric in quality.task.metrics:
-        value = metric.of(quality.evaluation)
+        value = metric.compute(quality.evaluation)
         if np.isfinite(value):
-            tiles.append(Tile(metric.title, share(value), metric.meaning))
-    found = _ManyClasses.of(
+            tiles.append(Tile(metric.title, format_share(value), metric.meaning))
+    found = _ManyClasses.from_predictions(
         [clean(name, 80) or "unnamed" for name in names], arrays["truth"], arrays["predicted"]
     )
     said = f"There are {len(names):,} classes, of which a confusion matrix would be too large."
     return (
         Tiles(tuple(tiles)),
         Paragraph(said, "note"),
-        _confusions(found, found.pairs),
-        _classes(found),
+        _build_confusions_block(found, found.pairs),
+        _build_class_table(found),
     )
 
 
-def metrics_of(candidate: Candidate) -> ClassificationMetrics | None:
+def compute_class_metrics(candidate: Candidate) -> ClassificationMetrics | None:
     """Return the figures of all classes; ``None`` if no classes were predicted, or too many for
     a matrix.
     """
@@ -141,7 +149,9 @@ def metrics_of(candidate: Candidate) -> ClassificationMetrics | None:
     if quality is None or quality.task.name != Classification.name:
         return None
     arrays = quality.evaluation.arrays
-    names = quality.evaluation.class_names or _numbered(arrays["truth"], arrays["predicted"])
+    names = quality.evaluation.class_names or _create_class_names(
+        arrays["truth"], arrays["predicted"]
+    )
     if len(names) > _LARGEST_MATRIX:
         return None
     return ClassificationMetrics.from_predictions(
@@ -152,15 +162,15 @@ def metrics_of(candidate: Candidate) -> ClassificationMetrics | None:
     )
 
 
-def _numbered(*labels: npt.NDArray[np.integer]) -> Sequence[str]:
+def _create_class_names(*labels: npt.NDArray[np.integer]) -> Sequence[str]:
     greatest = max(int(array.max()) for array in labels)
     return [f"class {number}" for number in range(greatest + 1)]
 
 
-def _blocks(
+def _build_blocks(
     candidate: Candidate, quality: ClassificationMetrics | None, prefix: str
 ) -> tuple[Block, ...]:
-    if quality is None and (of_many := _many_classes(candidate)) is not None:
+    if quality is None and (of_many := _build_many_classes_blocks(candidate)) is not None:
         return of_many
     if quality is None:
         evaluation = candidate.run.evaluation
@@ -171,51 +181,57 @@ def _blocks(
                 f"classification."
             )
         return (Paragraph(missing, "note"),)
-    blocks: list[Block] = [_tiles(candidate, quality), _matrix_figure(candidate, quality, prefix)]
+    blocks: list[Block] = [
+        _build_tiles(candidate, quality),
+        _plot_matrix(candidate, quality, prefix),
+    ]
     if len(quality.class_names) <= _MANY:
-        blocks.append(_class_figure(candidate, quality, prefix))
+        blocks.append(_plot_classes(candidate, quality, prefix))
     wrong = quality.confusion_matrix.copy()
     np.fill_diagonal(wrong, 0)
     places = np.nonzero(wrong)
-    blocks += [_confusions(quality, np.column_stack([*places, wrong[places]])), _classes(quality)]
+    blocks += [
+        _build_confusions_block(quality, np.column_stack([*places, wrong[places]])),
+        _build_class_table(quality),
+    ]
     if len(quality.class_names) <= _MANY:
-        blocks.append(_matrix_table(quality))
+        blocks.append(_build_matrix_table(quality))
     return tuple(blocks)
 
 
-def _tiles(candidate: Candidate, quality: ClassificationMetrics) -> Tiles:
+def _build_tiles(candidate: Candidate, quality: ClassificationMetrics) -> Tiles:
     low, high = quality.accuracy_interval
     right = f"{int(quality.confusion_matrix.trace()):,} of {quality.samples:,} samples"
     tiles = [
         Tile(
             "Accuracy",
-            share(quality.accuracy),
-            f"{right}; 95\u00a0% interval {share(low)} to {share(high)}",
+            format_share(quality.accuracy),
+            f"{right}; 95\u00a0% interval {format_share(low)} to {format_share(high)}",
         )
     ]
     if quality.top_k_accuracy is not None:
         tiles.append(
             Tile(
                 f"Top-{quality.k} accuracy",
-                share(quality.top_k_accuracy),
+                format_share(quality.top_k_accuracy),
                 "true class among the best",
             )
         )
     tiles += [
-        Tile("Mean precision", share(quality.mean_precision), "over classes"),
-        Tile("Mean sensitivity", share(quality.mean_sensitivity), "over classes"),
-        Tile("G-mean", share(quality.g_mean), "of sensitivities"),
-        Tile("F1", share(quality.macro_f1), "mean over classes"),
+        Tile("Mean precision", format_share(quality.mean_precision), "over classes"),
+        Tile("Mean sensitivity", format_share(quality.mean_sensitivity), "over classes"),
+        Tile("G-mean", format_share(quality.g_mean), "of sensitivities"),
+        Tile("F1", format_share(quality.macro_f1), "mean over classes"),
     ]
     if candidate.quality is not None and SCORES in candidate.quality.evaluation.arrays:
         for metric in SCORE_METRICS.values():
-            value = metric.of(candidate.quality.evaluation)
+            value = metric.compute(candidate.quality.evaluation)
             if np.isfinite(value):
                 tiles.append(Tile(metric.title, f"{value:.4f}", metric.meaning))
     return Tiles(tuple(tiles))
 
 
-def _matrix_figure(candidate: Candidate, quality: ClassificationMetrics, prefix: str) -> Plot:
+def _plot_matrix(candidate: Candidate, quality: ClassificationMetrics, prefix: str) -> Plot:
     matrix, classes = quality.confusion_matrix, len(quality.class_names)
     shares = matrix / np.maximum(quality.support, 1)[:, np.newaxis]
     return Plot(
@@ -223,7 +239,7 @@ def _matrix_figure(candidate: Candidate, quality: ClassificationMetrics, prefix:
             "predicted class",
             "true class",
             "share of the true class",
-            _pooled(shares),
+            _reduce_matrix(shares),
             matrix if classes <= _MANY else None,
             quality.class_names if classes <= _MANY else (),
             classes,
@@ -236,7 +252,7 @@ def _matrix_figure(candidate: Candidate, quality: ClassificationMetrics, prefix:
     )
 
 
-def _pooled(shares: Floats) -> Floats:
+def _reduce_matrix(shares: Floats) -> Floats:
     """Return a matrix of at most 250 by 250 entries, each of which is the maximum of the cells
     that it stands for.
     """
@@ -247,20 +263,20 @@ def _pooled(shares: Floats) -> Floats:
     return np.maximum.reduceat(np.maximum.reduceat(shares, starts, axis=0), starts, axis=1)
 
 
-def _class_figure(candidate: Candidate, quality: ClassificationMetrics, prefix: str) -> Plot:
+def _plot_classes(candidate: Candidate, quality: ClassificationMetrics, prefix: str) -> Plot:
     values = (("sensitivity", 100 * quality.sensitivity), ("precision", 100 * quality.precision))
     worst = int(np.argmin(np.where(quality.support > 0, quality.sensitivity, np.inf)))
     return Plot(
-        Dots("%", quality.class_names, values),
+        DotPlot("%", quality.class_names, values),
         f"{prefix}classes",
         "Sensitivity (how much of a class is found) and precision (how much of what is called so "
         "is so)",
         f"Sensitivity and precision of each class for {candidate.name}; the least sensitivity is "
-        f"{share(float(quality.sensitivity[worst]))} for {quality.class_names[worst]}.",
+        f"{format_share(float(quality.sensitivity[worst]))} for {quality.class_names[worst]}.",
     )
 
 
-def _confusions(
+def _build_confusions_block(
     quality: ClassificationMetrics | _ManyClasses, pairs: npt.NDArray[np.int64]
 ) -> Block:
     """Return the most common confusions of ``pairs``, rows of a true class, another one, and the
@@ -278,14 +294,14 @@ def _confusions(
                 quality.class_names[truth],
                 quality.class_names[predicted],
                 Cell(f"{count:,}", float(count)),
-                Cell(share(part, 1), float(part)),
+                Cell(format_share(part, 1), float(part)),
             )
         )
     header = ("True class", "Predicted class", "Samples", "Of the true class")
     return Table(header, tuple(rows), sortable=True, caption="Most common confusions")
 
 
-def _classes(quality: ClassificationMetrics | _ManyClasses) -> Table:
+def _build_class_table(quality: ClassificationMetrics | _ManyClasses) -> Table:
     numbers, caption = np.arange(len(quality.class_names)), "Every class"
     if len(numbers) > _MANY:
         # A class without samples cannot be judged, so it is not among the worst.
@@ -296,9 +312,9 @@ def _classes(quality: ClassificationMetrics | _ManyClasses) -> Table:
     rows = tuple(
         (
             Cell(quality.class_names[int(n)]),
-            _share_cell(quality.precision[n]),
-            _share_cell(quality.sensitivity[n]),
-            _share_cell(quality.f1[n]),
+            _format_share_cell(quality.precision[n]),
+            _format_share_cell(quality.sensitivity[n]),
+            _format_share_cell(quality.f1[n]),
             Cell(f"{quality.support[n]:,}", float(quality.support[n])),
         )
         for n in numbers
@@ -308,12 +324,12 @@ def _classes(quality: ClassificationMetrics | _ManyClasses) -> Table:
     )
 
 
-def _share_cell(value: float) -> Cell:
+def _format_share_cell(value: float) -> Cell:
     value = float(value)
-    return Cell(share(value, 1), value if np.isfinite(value) else None)
+    return Cell(format_share(value, 1), value if np.isfinite(value) else None)
 
 
-def _matrix_table(quality: ClassificationMetrics) -> Table:
+def _build_matrix_table(quality: ClassificationMetrics) -> Table:
     rows: tuple[tuple[str | Cell, ...], ...] = tuple(
         (name, *(Cell(f"{cell:,}" if cell else "·", float(cell)) for cell in row))
         for name, row in zip(quality.class_names, quality.confusion_matrix, strict=True)
@@ -327,7 +343,7 @@ def _matrix_table(quality: ClassificationMetrics) -> Table:
     )
 
 
-def _by_class(judged: Sequence[tuple[Candidate, ClassificationMetrics]]) -> Section:
+def _compare_sensitivities(judged: Sequence[tuple[Candidate, ClassificationMetrics]]) -> Section:
     """Return the section that compares the sensitivities of the candidates, for the classes that
     differ most.
     """
@@ -342,12 +358,12 @@ def _by_class(judged: Sequence[tuple[Candidate, ClassificationMetrics]]) -> Sect
     if len(candidates) > _BESIDE:
         return Section(
             "Which classes differ",
-            (_extremes(candidates, qualities[0].class_names, table, chosen, which),),
+            (_build_extremes_table(candidates, qualities[0].class_names, table, chosen, which),),
         )
     rows = tuple(
         (
             Cell(qualities[0].class_names[n]),
-            *(_share_cell(value) for value in table[:, n]),
+            *(_format_share_cell(value) for value in table[:, n]),
             Cell(f"{100 * np.ptp(table[:, n]):.1f}", float(np.ptp(table[:, n]))),
         )
         for n in chosen
@@ -357,7 +373,7 @@ def _by_class(judged: Sequence[tuple[Candidate, ClassificationMetrics]]) -> Sect
     return Section("Which classes differ", (Table(header, rows, sortable=True, caption=caption),))
 
 
-def _extremes(
+def _build_extremes_table(
     candidates: Sequence[Candidate],
     names: Sequence[str],
     table: Floats,
@@ -371,9 +387,9 @@ def _extremes(
     rows = tuple(
         (
             Cell(names[n]),
-            _share_cell(table[least, n]),
+            _format_share_cell(table[least, n]),
             candidates[least].name,
-            _share_cell(table[most, n]),
+            _format_share_cell(table[most, n]),
             candidates[most].name,
             Cell(f"{100 * np.ptp(table[:, n]):.1f}", float(np.ptp(table[:, n]))),
         )
@@ -396,21 +412,23 @@ class ClassificationPictures(TaskPictures):
 
     task = Classification.name
 
-    def drawn(
+    def draw(
         self, picture: Picture, predictions: Batch, class_names: Sequence[str]
     ) -> tuple[Picture, str]:
         """Return the picture as it is, and the three most likely classes with their scores."""
-        scores = first_of(only(predictions, "scores")).ravel()
+        scores = get_first_sample(get_tensor(predictions, "scores")).ravel()
         order = np.argsort(-scores, kind="stable")[:_NAMED]
         return picture, ", ".join(
-            f"{class_name(int(n), class_names)} {scores[n]:.3g}" for n in order
+            f"{get_class_label(int(n), class_names)} {scores[n]:.3g}" for n in order
         )
 
-    def difference(self, picture: Picture, one: Batch, other: Batch) -> float:
+    def measure_difference(self, picture: Picture, one: Batch, other: Batch) -> float:
         """Return the greatest difference of a score, and 1 more if the most likely classes
         differ.
         """
-        first, second = (first_of(only(each, "scores")).ravel() for each in (one, other))
+        first, second = (
+            get_first_sample(get_tensor(each, "scores")).ravel() for each in (one, other)
+        )
         if len(first) != len(second):
             return float("inf")
         changed = int(np.argmax(first)) != int(np.argmax(second))

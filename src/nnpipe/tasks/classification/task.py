@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.analysis.classification import true_class_rank
+from nnpipe.analysis.classification import compute_true_class_rank
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import QualityMetric, index_distinct
 from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, DatasetSpec, show_shape
-from nnpipe.tasks.classification.metrics import METRICS, SCORE_METRICS, SCORES, top_k_metric
-from nnpipe.tasks.predictions import only
+from nnpipe.tasks.classification.metrics import METRICS, SCORE_METRICS, SCORES, create_top_k_metric
+from nnpipe.tasks.predictions import get_tensor
 
 # Reasons to doubt predicted classes: they are no better than chance, or nearly all the same.
 #
@@ -34,14 +34,14 @@ CONSTANT = 0.9
 _FEWEST = 20  # samples
 
 
-def prediction_doubts(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+def iter_prediction_warnings(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
     """Yield the kind and the reason of each doubt."""
     if len(evaluation) < _FEWEST:
         return
     truth, predicted = evaluation.arrays["truth"], evaluation.arrays["predicted"]
     numbers, classes = index_distinct(np.concatenate([truth, predicted]))
     true, told = (np.bincount(half, minlength=len(classes)) for half in np.split(numbers, 2))
-    chance = chance_p_value(true, told, int(np.count_nonzero(truth == predicted)))
+    chance = compute_chance_p_value(true, told, int(np.count_nonzero(truth == predicted)))
     if chance is not None and chance > SIGNIFICANCE:
         share = 100 * float(np.mean(truth == predicted))
         yield (
@@ -60,7 +60,9 @@ def prediction_doubts(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         )
 
 
-def chance_p_value(truth: npt.NDArray[Any], told: npt.NDArray[Any], right: int) -> float | None:
+def compute_chance_p_value(
+    truth: npt.NDArray[Any], told: npt.NDArray[Any], right: int
+) -> float | None:
     """Return the probability of at least this many right predictions if they are independent of the
     truth.
 
@@ -129,16 +131,16 @@ class Classification(Task):
         """Accuracy, top-5 accuracy, and means over the classes."""
         return METRICS
 
-    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def _evaluate(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate class scores."""
-        scores, class_names = only(predictions, "scores"), spec.class_names
+        scores, class_names = get_tensor(predictions, "scores"), spec.class_names
         if scores.ndim != 2 or scores.shape[1] != len(class_names):
             raise SpecMismatch(
                 f"scores must have the shape (?, {len(class_names)}), not "
                 f"{show_shape(scores.shape)}"
             )
         labels = truth["label"]
-        rank = true_class_rank(scores, labels)
+        rank = compute_true_class_rank(scores, labels)
         arrays = {
             "truth": labels.astype(np.int32),
             "predicted": np.argmax(scores, axis=1).astype(np.int32),
@@ -153,7 +155,7 @@ class Classification(Task):
         probability 0.
         """
         return super().without_answer(
-            {name: _bounded_below(array) for name, array in predictions.items()}, samples
+            {name: _replace_minus_infinity(array) for name, array in predictions.items()}, samples
         )
 
     def keeping_all(self) -> Task:
@@ -175,7 +177,7 @@ class Classification(Task):
         found = _TOP_K.fullmatch(name)
         if found is None or any(metric.name == name for metric in self.metrics):
             return super().metric(name)
-        return top_k_metric(int(found[1]))
+        return create_top_k_metric(int(found[1]))
 
     def check(self, evaluation: Evaluation) -> None:
         """Check that truth and prediction of each sample are class numbers."""
@@ -204,12 +206,12 @@ class Classification(Task):
                 f"the evaluation's {SCORES!r} should hold one number for each sample and class"
             )
 
-    def _agreement(self, one: Evaluation, other: Evaluation) -> npt.NDArray[np.bool_]:
+    def _compute_agreement(self, one: Evaluation, other: Evaluation) -> npt.NDArray[np.bool_]:
         """Return which samples get the same class from both models."""
         same: npt.NDArray[np.bool_] = np.equal(one.arrays["predicted"], other.arrays["predicted"])
         return same
 
-    def _sample_words(self, evaluation: Evaluation, number: int) -> str:
+    def _describe_sample(self, evaluation: Evaluation, number: int) -> str:
         """Return the true and the predicted class."""
         names = evaluation.class_names
         true, given = (int(evaluation.arrays[name][number]) for name in ("truth", "predicted"))
@@ -218,12 +220,12 @@ class Classification(Task):
         ]
         return words[0] if true == given else f"{words[0]}, taken for {words[1]}"
 
-    def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+    def warnings(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         """Doubt predictions that are no better than chance, or nearly all the same."""
-        return prediction_doubts(evaluation)
+        return iter_prediction_warnings(evaluation)
 
 
-def _bounded_below(scores: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _replace_minus_infinity(scores: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return scores with 0 in place of minus infinity, where a class of the sample has another
     score.
     """

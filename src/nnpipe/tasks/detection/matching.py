@@ -15,7 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.evaluation import Evaluation, Ragged
-from nnpipe.tasks.average_precision import AREAS, THRESHOLDS, greedy, places_in_groups
+from nnpipe.tasks.average_precision import (
+    AREAS,
+    THRESHOLDS,
+    compute_group_positions,
+    match_greedily,
+)
 
 _PAIRS = 1 << 20  # whose overlap is computed at once
 Bools = npt.NDArray[np.bool_]
@@ -23,7 +28,7 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 
-def overlapping(
+def iter_overlapping_pairs(
     boxes: Floats, group: Integers, truth: Floats, true_group: Integers, crowds: Bools, least: float
 ) -> Iterator[tuple[Integers, Integers, Floats]]:
     """Yield the pairs of a box and a true box of its group that overlap enough, with their
@@ -41,13 +46,13 @@ def overlapping(
             ends[start:stop] - count[start:stop] - before, count[start:stop]
         )
         true = first[box] + within
-        overlap = overlaps(boxes[box], truth[true], crowds[true])
+        overlap = compute_box_overlaps(boxes[box], truth[true], crowds[true])
         enough = overlap >= least
         yield box[enough], true[enough], overlap[enough]
         start = stop
 
 
-def overlaps(boxes: Floats, truth: Floats, crowds: Bools) -> Floats:
+def compute_box_overlaps(boxes: Floats, truth: Floats, crowds: Bools) -> Floats:
     """Return the intersection over union of pairs of boxes; of a crowd, the intersection over the
     predicted box.
 
@@ -72,7 +77,7 @@ def overlaps(boxes: Floats, truth: Floats, crowds: Bools) -> Floats:
 # not: the most certain box that claims a true one is right, and the others are wrong.
 
 
-def claimed(
+def match_by_claims(
     boxes: Floats,
     group: Integers,
     truth: Floats,
@@ -111,7 +116,7 @@ def claimed(
     if not len(boxes):
         return right, ignored
     whole = crowds if groups else np.zeros(len(crowds), bool)
-    parts = overlapping(boxes, group, truth, true_group, whole, float(thresholds[0]))
+    parts = iter_overlapping_pairs(boxes, group, truth, true_group, whole, float(thresholds[0]))
     box, true, overlap = (np.concatenate(part) for part in zip(*parts, strict=True))
     single = ~whole[true]
     order = np.lexsort((-true, overlap, box))
@@ -138,7 +143,7 @@ MOST_DETECTIONS = 100
 
 
 @dataclass(frozen=True, eq=False)
-class Matches:
+class BoxMatches:
     """Which predicted boxes are right, ordered by class and descending score.
 
     Attributes
@@ -170,10 +175,10 @@ class Matches:
     classes: int
 
 
-def matches_of(found: Evaluation) -> Matches:
+def match_boxes(found: Evaluation) -> BoxMatches:
     """Return the matches of an evaluation's boxes; they are computed once for all metrics."""
     protocol = str(found.settings.get("protocol", "coco"))
-    return _matched(protocol, *(found.ragged[name] for name in (*TRUTH, *PREDICTED)))
+    return _match_boxes(protocol, *(found.ragged[name] for name in (*TRUTH, *PREDICTED)))
 
 
 TRUTH = ("truth_boxes", "truth_class", "truth_crowd", "truth_area")
@@ -181,7 +186,7 @@ PREDICTED = ("boxes", "scores", "class")
 
 
 @functools.lru_cache(maxsize=2)  # by identity; two, since models are compared in pairs
-def _matched(
+def _match_boxes(
     protocol: str,
     truth: Ragged,
     true_class: Ragged,
@@ -190,8 +195,8 @@ def _matched(
     boxes: Ragged,
     scores: Ragged,
     classes: Ragged,
-) -> Matches:
-    every = max(_after(true_class), _after(classes))
+) -> BoxMatches:
+    every = max(_count_classes(true_class), _count_classes(classes))
     true_group = truth.owners * every + true_class.values.astype(np.int64)
     true_order = np.argsort(true_group, kind="stable")
     true_group = true_group[true_order]
@@ -200,7 +205,7 @@ def _matched(
 
     order = np.lexsort((-scores.values.astype(np.float64), classes.values, boxes.owners))
     group = (boxes.owners * every + classes.values.astype(np.int64))[order]
-    place = places_in_groups(group)
+    place = compute_group_positions(group)
     if protocol == "coco":
         kept = place < MOST_DETECTIONS
         order, group, place = order[kept], group[kept], place[kept]
@@ -212,11 +217,13 @@ def _matched(
             (given[:, 2] * given[:, 3])[:, None],
         )
         unwanted = crowds[:, None] | (sizes < low) | (sizes > high)
-        right, ignored = _greedy(given, group, true_boxes, true_group, crowds, unwanted)
+        right, ignored = _match_boxes_greedily(
+            given, group, true_boxes, true_group, crowds, unwanted
+        )
         ignored |= ~(right | ignored) & ((own < low) | (own > high))[:, None, :]
     else:
         unwanted = crowds[:, None]
-        right, ignored = claimed(
+        right, ignored = match_by_claims(
             given,
             group,
             true_boxes,
@@ -230,7 +237,7 @@ def _matched(
     certain = scores.values.astype(np.float64)[order]
     again = np.lexsort((-certain, group % every))
     group = group[again]
-    return Matches(
+    return BoxMatches(
         group // every,
         group % every,
         certain[again],
@@ -244,7 +251,7 @@ def _matched(
     )
 
 
-def _greedy(
+def _match_boxes_greedily(
     boxes: Floats,
     group: Integers,
     truth: Floats,
@@ -263,10 +270,10 @@ def _greedy(
     if not len(boxes):
         shape = (0, len(THRESHOLDS), unwanted.shape[1])
         return np.zeros(shape, bool), np.zeros(shape, bool)
-    parts = overlapping(boxes, group, truth, true_group, crowds, float(THRESHOLDS[0]))
+    parts = iter_overlapping_pairs(boxes, group, truth, true_group, crowds, float(THRESHOLDS[0]))
     box, true, overlap = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return greedy(group, box, true, overlap, crowds, unwanted)
+    return match_greedily(group, box, true, overlap, crowds, unwanted)
 
 
-def _after(classes: Ragged) -> int:
+def _count_classes(classes: Ragged) -> int:
     return int(classes.values.max(initial=0)) + 1

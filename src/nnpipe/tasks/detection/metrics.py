@@ -16,10 +16,10 @@ from nnpipe.core.errors import ArtifactError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import QualityMetric, Statistic
 from nnpipe.tasks.average_precision import AREAS, RECALLS, THRESHOLDS, PrecisionCurves
-from nnpipe.tasks.detection.matching import MOST_DETECTIONS, matches_of
+from nnpipe.tasks.detection.matching import MOST_DETECTIONS, match_boxes
 
 
-def _measured(
+def _create_statistic(
     of: Callable[[PrecisionCurves, str], Statistic],
     thresholds: list[int] | None = None,
     area: str = "all",
@@ -31,12 +31,12 @@ def _measured(
             if area != "all":
                 return lambda weights: float("nan")
             which = thresholds or [0]
-        matches = matches_of(found)
+        matches = match_boxes(found)
         place = list(AREAS).index(area)
         chosen = list(range(len(THRESHOLDS))) if which is None else which
         wanted = matches.wanted[:, place]
         counted = (matches.place < most) | (protocol != "coco" and most == MOST_DETECTIONS)
-        curves = PrecisionCurves.of(
+        curves = PrecisionCurves.from_matches(
             matches.picture[counted],
             matches.label[counted],
             matches.right[counted][:, chosen, place],
@@ -50,13 +50,13 @@ def _measured(
     return prepare
 
 
-def _precision(curves: PrecisionCurves, protocol: str) -> Statistic:
+def _prepare_precision(curves: PrecisionCurves, protocol: str) -> Statistic:
     recalls = RECALLS if protocol == "coco" else None
-    return lambda weights: curves.average_precision(weights, recalls)
+    return lambda weights: curves.compute_average_precision(weights, recalls)
 
 
-def _recall(curves: PrecisionCurves, protocol: str) -> Statistic:
-    return curves.average_recall
+def _prepare_recall(curves: PrecisionCurves, protocol: str) -> Statistic:
+    return curves.compute_average_recall
 
 
 _OVERLAPS = "mean over the classes, and over overlaps from 0.5 to 0.95, of the"
@@ -69,27 +69,27 @@ _SIZES = (
 METRICS = (
     QualityMetric(
         "map", "mAP", "Mean average precision", f"{_OVERLAPS} precision at 101 recalls",
-        "share", False, statistic=_measured(_precision)
+        "share", False, statistic=_create_statistic(_prepare_precision)
     ),
     QualityMetric(
         "ap50", "AP50", "Average precision at an overlap of 0.5",
         "mean over the classes of the precision at 101 recalls, if boxes that overlap by half are "
         "right",
         "share", False,
-        statistic=_measured(_precision, [0]),
+        statistic=_create_statistic(_prepare_precision, [0]),
     ),
     QualityMetric(
         "ap75", "AP75", "Average precision at an overlap of 0.75",
         "mean over the classes of the precision at 101 recalls, if boxes that overlap by three "
         "quarters are right",
         "share", False,
-        statistic=_measured(_precision, [5]),
+        statistic=_create_statistic(_prepare_precision, [5]),
     ),
     *(
         QualityMetric(
             f"map_{area}", f"mAP {area}", f"Mean average precision of {area} boxes",
             f"{_OVERLAPS} precision at 101 recalls, for boxes of {sizes} pixels", "share", False,
-            statistic=_measured(_precision, area=area),
+            statistic=_create_statistic(_prepare_precision, area=area),
         )
         for area, sizes in _SIZES
     ),
@@ -98,7 +98,7 @@ METRICS = (
             f"ar{most}", f"AR{most}", f"Average recall of {most} box{'es' * (most > 1)}",
             f"{_OVERLAPS} share of true boxes that are found among {most} "
             f"box{'es' * (most > 1)} of a class in a picture", "share", False,
-            statistic=_measured(_recall, most=most),
+            statistic=_create_statistic(_prepare_recall, most=most),
         )
         for most in (1, 10, MOST_DETECTIONS)
     ),
@@ -106,7 +106,7 @@ METRICS = (
         QualityMetric(
             f"ar_{area}", f"AR {area}", f"Average recall of {area} boxes",
             f"{_OVERLAPS} share of true boxes of {sizes} pixels that are found", "share", False,
-            statistic=_measured(_recall, area=area),
+            statistic=_create_statistic(_prepare_recall, area=area),
         )
         for area, sizes in _SIZES
     ),
@@ -145,7 +145,7 @@ class ClassCurve:
     recall: float
 
 
-def class_curves(found: Evaluation) -> list[ClassCurve]:
+def compute_class_curves(found: Evaluation) -> list[ClassCurve]:
     """Return the curves of all classes that have true boxes, at an overlap of 0.5.
 
     Raises
@@ -153,7 +153,7 @@ def class_curves(found: Evaluation) -> list[ClassCurve]:
     ArtifactError
         If there are more classes than a report can show.
     """
-    matches = matches_of(found)
+    matches = match_boxes(found)
     wanted = np.bincount(matches.true_label[matches.wanted[:, 0]], minlength=matches.classes)
     if np.count_nonzero(wanted) > _MOST_CLASSES:
         raise ArtifactError(
@@ -183,11 +183,11 @@ def class_curves(found: Evaluation) -> list[ClassCurve]:
     return curves
 
 
-def best_score(found: Evaluation) -> float:
+def find_best_score(found: Evaluation) -> float:
     """Return the least score of boxes with which F1 at an overlap of 0.5, of all classes
     together, is greatest.
     """
-    matches = matches_of(found)
+    matches = match_boxes(found)
     counted = ~matches.ignored[:, 0, 0]
     scores = matches.score[counted]
     order = np.argsort(-scores, kind="stable")
@@ -200,7 +200,7 @@ def best_score(found: Evaluation) -> float:
     return float(scores[int(np.argmax(f1))])
 
 
-def mistakes(found: Evaluation, score: float) -> Integers:
+def count_mistakes(found: Evaluation, score: float) -> Integers:
     """Return how many boxes of each picture are missing or wrong at an overlap of 0.5,
     ``(pictures,)``.
 
@@ -211,7 +211,7 @@ def mistakes(found: Evaluation, score: float) -> Integers:
     score
         The least score of boxes that count.
     """
-    matches, pictures = matches_of(found), len(found)
+    matches, pictures = match_boxes(found), len(found)
     sure = (matches.score >= score) & ~matches.ignored[:, 0, 0]
     right = sure & matches.right[:, 0, 0]
     wanted = np.bincount(matches.true_picture[matches.wanted[:, 0]], minlength=pictures)

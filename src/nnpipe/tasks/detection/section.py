@@ -13,23 +13,28 @@ from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.tensors import Batch
 from nnpipe.report.charts import BoxedFrame, BoxGroup, Line, Lines
 from nnpipe.report.document import Block, Cell, Paragraph, Plot, Section, Table
-from nnpipe.report.formatting import clean, share
+from nnpipe.report.formatting import clean, format_share
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.task_section import (
     COLOURS,
     Picture,
     TaskPictures,
     TaskSection,
-    class_name,
-    first_of,
-    metrics_section,
-    picture_of,
+    build_metrics_section,
+    get_class_label,
+    get_first_sample,
+    get_sample_picture,
 )
 from nnpipe.tasks.average_precision import RECALLS
-from nnpipe.tasks.detection.matching import overlaps
-from nnpipe.tasks.detection.metrics import ClassCurve, best_score, class_curves, mistakes
+from nnpipe.tasks.detection.matching import compute_box_overlaps
+from nnpipe.tasks.detection.metrics import (
+    ClassCurve,
+    compute_class_curves,
+    count_mistakes,
+    find_best_score,
+)
 from nnpipe.tasks.detection.task import Detection
-from nnpipe.tasks.frames import in_pixels
+from nnpipe.tasks.frames import convert_boxes_to_pixels
 
 _DRAWN_CLASSES = 6  # that differ most from the mean, each with a curve
 _LISTED_CLASSES = 40
@@ -46,37 +51,37 @@ class DetectionSection(TaskSection):
     task = Detection.name
     draws_samples = True
 
-    def section(self, candidates: Sequence[Candidate]) -> Section:
+    def build_section(self, candidates: Sequence[Candidate]) -> Section:
         """Return the section; a candidate without judged boxes is in the table of metrics only."""
-        first = metrics_section(Detection(), candidates)
+        first = build_metrics_section(Detection(), candidates)
         judged = [
             (c, c.quality.evaluation)
             for c in candidates
             if c.quality is not None and c.quality.task.name == Detection.name
         ]
-        blocks: list[Block] = [*first.blocks, Paragraph(_decoded(judged))]
-        curves = {c.number: class_curves(found) for c, found in judged}
-        blocks += _curves(judged, curves)
-        blocks += _classes(judged, curves)
-        pictures = _pictures(judged)
+        blocks: list[Block] = [*first.blocks, Paragraph(_describe_decoding(judged))]
+        curves = {c.number: compute_class_curves(found) for c, found in judged}
+        blocks += _plot_curves(judged, curves)
+        blocks += _build_class_tables(judged, curves)
+        pictures = _plot_pictures(judged)
         if pictures:
             blocks.append(Section("Pictures with most mistakes", pictures))
         return Section(first.title, tuple(blocks))
 
 
-def _decoded(judged: Sequence[tuple[Candidate, Evaluation]]) -> str:
+def _describe_decoding(judged: Sequence[tuple[Candidate, Evaluation]]) -> str:
     """Return sentences that say how boxes came from outputs, and where overlapping ones were
     dropped.
     """
     told: dict[str, list[str]] = {}
     for candidate, found in judged:
-        told.setdefault(_of_decoder(found.settings.get("decoder")), []).append(candidate.name)
+        told.setdefault(_describe_decoder(found.settings.get("decoder")), []).append(candidate.name)
     if len(told) == 1:
         return f"{next(iter(told))}."
     return " ".join(f"{', '.join(names)}: {how}." for how, names in told.items())
 
 
-def _of_decoder(decoder: Any) -> str:
+def _describe_decoder(decoder: Any) -> str:
     if not isinstance(decoder, Mapping) or not isinstance(
         arguments := decoder.get("arguments"), Mapping
     ):
@@ -97,14 +102,17 @@ def _of_decoder(decoder: Any) -> str:
     return f"Boxes with scores above {least} were read by {name}; {where}"
 
 
-def _curves(
+def _plot_curves(
     judged: Sequence[tuple[Candidate, Evaluation]], curves: Mapping[int, Sequence[ClassCurve]]
 ) -> list[Plot]:
     known = [(c, found, curves[c.number]) for c, found in judged if curves[c.number]]
     if not known:
         return []
-    lines = tuple(Line(c.name, RECALLS, _mean(own)) for c, _, own in known)
-    told = ", ".join(f"{c.name} {share(float(_mean(own).mean()))}" for c, _, own in known)
+    lines = tuple(Line(c.name, RECALLS, _compute_mean_precision(own)) for c, _, own in known)
+    told = ", ".join(
+        f"{c.name} {format_share(float(_compute_mean_precision(own).mean()))}"
+        for c, _, own in known
+    )
     plots = [
         Plot(
             Lines("recall", "precision", lines, top=1.0),
@@ -131,7 +139,7 @@ def _curves(
                     "recall",
                     "precision",
                     tuple(
-                        Line(_named(found, curve.label), RECALLS, curve.precision)
+                        Line(_format_class_name(found, curve.label), RECALLS, curve.precision)
                         for curve in shown
                     ),
                     top=1.0,
@@ -140,7 +148,9 @@ def _curves(
                 f"{c.name}: precision against recall of classes at an overlap of 0.5{which}",
                 f"Average precision at an overlap of 0.5 of {c.name}: "
                 + ", ".join(
-                    f"{_named(found, each.label)} {share(each.average_precision)}" for each in shown
+                    f"{_format_class_name(found, each.label)} "
+                    f"{format_share(each.average_precision)}"
+                    for each in shown
                 )
                 + ".",
             )
@@ -148,16 +158,16 @@ def _curves(
     return plots
 
 
-def _mean(curves: Sequence[ClassCurve]) -> Any:
+def _compute_mean_precision(curves: Sequence[ClassCurve]) -> Any:
     return np.mean([curve.precision for curve in curves], axis=0)
 
 
-def _named(found: Evaluation, label: int) -> str:
+def _format_class_name(found: Evaluation, label: int) -> str:
     names = found.class_names
     return clean(names[label], 60) or "unnamed" if label < len(names) else f"class {label}"
 
 
-def _classes(
+def _build_class_tables(
     judged: Sequence[tuple[Candidate, Evaluation]], curves: Mapping[int, Sequence[ClassCurve]]
 ) -> list[Block]:
     tables: list[Block] = []
@@ -172,9 +182,9 @@ def _classes(
         )
         rows = tuple(
             (
-                Cell(_named(found, each.label)),
-                Cell(share(each.average_precision, 1), each.average_precision),
-                Cell(share(each.recall, 1), each.recall),
+                Cell(_format_class_name(found, each.label)),
+                Cell(format_share(each.average_precision, 1), each.average_precision),
+                Cell(format_share(each.recall, 1), each.recall),
                 Cell(f"{each.wanted:,}", float(each.wanted)),
                 Cell(f"{each.given:,}", float(each.given)),
             )
@@ -186,7 +196,7 @@ def _classes(
     return tables
 
 
-def _pictures(judged: Sequence[tuple[Candidate, Evaluation]]) -> tuple[Block, ...]:
+def _plot_pictures(judged: Sequence[tuple[Candidate, Evaluation]]) -> tuple[Block, ...]:
     """Return drawings of the pictures with most mistakes; of several candidates, where these
     differ most.
     """
@@ -194,9 +204,9 @@ def _pictures(judged: Sequence[tuple[Candidate, Evaluation]]) -> tuple[Block, ..
         return ()
     task, first = Detection(), judged[0][1]
     shown = [(c, found) for c, found in judged if task.same_samples(first, found)][:_BESIDE]
-    least = [best_score(found) for _, found in shown]
+    least = [find_best_score(found) for _, found in shown]
     wrong = np.array(
-        [mistakes(found, score) for (_, found), score in zip(shown, least, strict=True)]
+        [count_mistakes(found, score) for (_, found), score in zip(shown, least, strict=True)]
     )
     spread = np.ptp(wrong, axis=0)
     order = np.lexsort((-wrong.max(axis=0), -spread))[:_PICTURES]
@@ -215,14 +225,14 @@ def _pictures(judged: Sequence[tuple[Candidate, Evaluation]]) -> tuple[Block, ..
         f"are the truth."
     )
     plots = [
-        _picture(c, found, number, score, int(wrong[place, number]))
+        _plot_picture(c, found, number, score, int(wrong[place, number]))
         for number in chosen
         for place, ((c, found), score) in enumerate(zip(shown, least, strict=True))
     ]
     return (Paragraph(told), *plots)
 
 
-def _picture(
+def _plot_picture(
     candidate: Candidate, found: Evaluation, number: int, score: float, wrong: int
 ) -> Plot:
     truth, labels = found.ragged["truth_boxes"][number], found.ragged["truth_class"][number]
@@ -234,27 +244,29 @@ def _picture(
         BoxGroup(
             "truth",
             truth[:_MOST_BOXES].astype(np.float64),
-            tuple(_named(found, int(label)) for label in labels[:_MOST_BOXES]),
+            tuple(_format_class_name(found, int(label)) for label in labels[:_MOST_BOXES]),
             -1,
         ),
         BoxGroup(
             candidate.name,
             boxes[sure].astype(np.float64),
-            tuple(f"{_named(found, int(given[n]))} {float(scores[n]):.2f}" for n in sure),
+            tuple(
+                f"{_format_class_name(found, int(given[n]))} {float(scores[n]):.2f}" for n in sure
+            ),
             candidate.number,
         ),
     )
-    height, width = _extent(found, number, [group.boxes for group in groups])
+    height, width = _get_picture_size(found, number, [group.boxes for group in groups])
     what = f"Picture {number + 1:,}, {candidate.name}: {wrong} mistake{'s' * (wrong != 1)}"
     return Plot(
-        BoxedFrame(width, height, groups, picture_of(found, number)),
+        BoxedFrame(width, height, groups, get_sample_picture(found, number)),
         f"{candidate.number + 1}-picture-{number + 1}",
         what,
         f"{what}; {len(truth)} true boxes and {len(sure)} predicted ones.",
     )
 
 
-def _extent(found: Evaluation, number: int, boxes: Sequence[Any]) -> tuple[float, float]:
+def _get_picture_size(found: Evaluation, number: int, boxes: Sequence[Any]) -> tuple[float, float]:
     """Return height and width of a picture; older results do not hold them, so that all boxes
     are in them.
     """
@@ -277,7 +289,7 @@ class DetectionPictures(TaskPictures):
 
     task = Detection.name
 
-    def drawn(
+    def draw(
         self, picture: Picture, predictions: Batch, class_names: Sequence[str]
     ) -> tuple[Picture, str]:
         """Return the picture with boxes, and how many there are."""
@@ -285,14 +297,14 @@ class DetectionPictures(TaskPictures):
 
         image = Image.fromarray(picture)
         pen, width = ImageDraw.Draw(image), max(2, picture.shape[1] // 300)
-        boxes, labels, scores = _sure(predictions, picture.shape[:2])
+        boxes, labels, scores = _select_confident(predictions, picture.shape[:2])
         for box, label, score in zip(boxes, labels.tolist(), scores.tolist(), strict=True):
             ends = np.clip(
                 [*box[:2], *(box[:2] + box[2:])], 0, [*picture.shape[1::-1]] * 2
             ).tolist()
             colour = COLOURS[int(label) % len(COLOURS)]
             pen.rectangle(ends, outline=colour, width=width)
-            text = f"{class_name(int(label), class_names)} {score:.2f}"
+            text = f"{get_class_label(int(label), class_names)} {score:.2f}"
             place = (ends[0] + width, max(ends[1] - 11, 0))
             pen.rectangle(pen.textbbox(place, text), fill=colour)
             pen.text(place, text, fill=(255, 255, 255))
@@ -300,22 +312,22 @@ class DetectionPictures(TaskPictures):
             image
         ), f"{len(boxes)} box{'es' * (len(boxes) != 1)} with scores from {_SURE} on"
 
-    def difference(self, picture: Picture, one: Batch, other: Batch) -> float:
+    def measure_difference(self, picture: Picture, one: Batch, other: Batch) -> float:
         """Return the number of boxes of either model that overlap none of the other's, of their
         class, by half.
         """
         (first, labels, _), (second, others, _) = (
-            _sure(each, picture.shape[:2]) for each in (one, other)
+            _select_confident(each, picture.shape[:2]) for each in (one, other)
         )
         if not len(first) or not len(second):
             return float(len(first) + len(second))
         rows, columns = (grid.ravel() for grid in np.indices((len(first), len(second))))
-        alike = overlaps(first[rows], second[columns], np.zeros(len(rows), bool)) >= 0.5
+        alike = compute_box_overlaps(first[rows], second[columns], np.zeros(len(rows), bool)) >= 0.5
         pairs = (alike & (labels[rows] == others[columns])).reshape(len(first), len(second))
         return float((~pairs.any(axis=1)).sum() + (~pairs.any(axis=0)).sum())
 
 
-def _sure(
+def _select_confident(
     predictions: Batch, size: tuple[int, ...]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[Any], npt.NDArray[np.float64]]:
     """Return boxes in pixels, with classes and scores, the most certain first."""
@@ -325,10 +337,10 @@ def _sure(
         )
     boxes = predictions["boxes"]
     if "frame" in predictions:
-        boxes = in_pixels(boxes, predictions["frame"], np.array([size], np.int64))
+        boxes = convert_boxes_to_pixels(boxes, predictions["frame"], np.array([size], np.int64))
     found, scores, labels = (
-        first_of(boxes),
-        first_of(predictions["scores"]),
+        get_first_sample(boxes),
+        get_first_sample(predictions["scores"]),
         predictions["class"][0],
     )
     order = np.argsort(-scores, kind="stable")

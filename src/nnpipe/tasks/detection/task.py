@@ -16,7 +16,7 @@ from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, DatasetSpec, show_shape
 from nnpipe.tasks.detection.matching import PREDICTED, TRUTH
 from nnpipe.tasks.detection.metrics import METRICS
-from nnpipe.tasks.frames import in_pixels
+from nnpipe.tasks.frames import convert_boxes_to_pixels
 from nnpipe.tasks.predictions import INTEGERS, NUMBERS, check_alike, check_array
 
 _FEW_SCORES, _MANY_BOXES = 5, 20
@@ -64,7 +64,7 @@ class Detection(Task):
         """
         return METRICS
 
-    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def _evaluate(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate predicted boxes."""
         _check(predictions, len(truth["boxes"]), len(spec.class_names))
         true_class = truth["class"]
@@ -77,22 +77,22 @@ class Detection(Task):
                     "the data set does not state the sizes of its pictures, so boxes cannot be "
                     "compared"
                 )
-            boxes = in_pixels(boxes, predictions["frame"], truth["size"])
+            boxes = convert_boxes_to_pixels(boxes, predictions["frame"], truth["size"])
         given = predictions["class"]
         if self.protocol == "open_images" and "verified" in truth:
             given = np.where(
-                _are_verified(given, np.concatenate([truth["verified"], true_class], axis=1)),
+                _is_verified(given, np.concatenate([truth["verified"], true_class], axis=1)),
                 given,
                 -1,
             )
         held = {
-            "truth_boxes": _rows(truth["boxes"].astype(np.float64), true_class),
-            "truth_class": _rows(true_class.astype(np.int32), true_class),
-            "truth_crowd": _rows(crowd.astype(np.uint8), true_class),
-            "truth_area": _rows(area.astype(np.float64), true_class),
-            "boxes": _rows(boxes, given),
-            "scores": _rows(predictions["scores"], given),
-            "class": _rows(given.astype(np.int32), given),
+            "truth_boxes": _select_rows(truth["boxes"].astype(np.float64), true_class),
+            "truth_class": _select_rows(true_class.astype(np.int32), true_class),
+            "truth_crowd": _select_rows(crowd.astype(np.uint8), true_class),
+            "truth_area": _select_rows(area.astype(np.float64), true_class),
+            "boxes": _select_rows(boxes, given),
+            "scores": _select_rows(predictions["scores"], given),
+            "class": _select_rows(given.astype(np.int32), given),
         }
         sizes = {"size": truth["size"].astype(np.int32)} if "size" in truth else {}
         return Evaluation(self.name, sizes, spec.class_names, held, {"protocol": self.protocol})
@@ -137,22 +137,24 @@ class Detection(Task):
         boxes[..., 0] = boxes[..., 0].min(initial=0.0) - 2 * boxes[..., 2].max(initial=0.0)
         return {"boxes": boxes, "class": classes, "scores": np.full((count, most), np.inf)}
 
-    def judged_alike(self, one: Evaluation, other: Evaluation) -> bool:
+    def same_truth(self, one: Evaluation, other: Evaluation) -> bool:
         """Return whether both were judged by the same rules, from boxes above the same least score.
 
         A greater one cuts off the end of every curve, so that mAP is less.
         """
-        return super().judged_alike(one, other) and _least_score(one) == _least_score(other)
+        return super().same_truth(one, other) and _get_score_threshold(one) == _get_score_threshold(
+            other
+        )
 
     def sample_errors(self, evaluation: Evaluation) -> npt.NDArray[np.float64]:
         """Return how many boxes of each picture are missing or wrong, with the scores from which
         F1 is greatest.
         """
-        from nnpipe.tasks.detection.metrics import best_score, mistakes
+        from nnpipe.tasks.detection.metrics import count_mistakes, find_best_score
 
-        return mistakes(evaluation, best_score(evaluation)).astype(np.float64)
+        return count_mistakes(evaluation, find_best_score(evaluation)).astype(np.float64)
 
-    def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+    def warnings(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         """Yield that no boxes are predicted, or that all have one of a few scores."""
         scores, wanted = evaluation.ragged["scores"], len(evaluation.ragged["truth_boxes"].values)
         if wanted and not len(scores.values):
@@ -173,7 +175,7 @@ class Detection(Task):
             )
 
 
-def _least_score(evaluation: Evaluation) -> Any:
+def _get_score_threshold(evaluation: Evaluation) -> Any:
     decoder = evaluation.settings.get("decoder") or {}
     return (
         decoder.get("arguments", {}).get("score_threshold")
@@ -182,12 +184,12 @@ def _least_score(evaluation: Evaluation) -> Any:
     )
 
 
-def _rows(values: npt.NDArray[Any], classes: npt.NDArray[Any]) -> Ragged:
+def _select_rows(values: npt.NDArray[Any], classes: npt.NDArray[Any]) -> Ragged:
     kept = classes >= 0
     return Ragged(values[kept], kept.sum(axis=1).astype(np.int64))
 
 
-def _are_verified(classes: npt.NDArray[Any], verified: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def _is_verified(classes: npt.NDArray[Any], verified: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Return which of the classes ``(n, k)`` are among those of the same picture, ``(n, v)``."""
     return np.array(
         [np.isin(own, those) for own, those in zip(classes, verified, strict=True)]

@@ -36,7 +36,7 @@ _NONE = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Findings:
+class GalleryRanks:
     """What the search found for each sample; those of the gallery alone have no ranks.
 
     Attributes
@@ -61,13 +61,13 @@ class Findings:
     margin: npt.NDArray[np.float32]
 
 
-def searched(
+def rank_gallery(
     vectors: npt.NDArray[Any],
     labels: npt.NDArray[np.integer],
     roles: npt.NDArray[np.integer],
     distance: Distance,
     depth: int,
-) -> Findings:
+) -> GalleryRanks:
     """Search the gallery for every query.
 
     Parameters
@@ -86,8 +86,8 @@ def searched(
     points = vectors.astype(np.float64)
     usable: npt.NDArray[np.bool_] = np.all(np.abs(points) < _GREATEST, axis=1)  # false for NaN, too
     points[~usable] = 0
-    points = _comparable(points, roles, distance)
-    found = _Found(len(labels))
+    points = _normalize_vectors(points, roles, distance)
+    found = _RankCollector(len(labels))
     # Queries of one class, and the samples that they should find, stand together.
     gallery, queries = (
         chosen[np.argsort(labels[chosen], kind="stable")]
@@ -96,7 +96,7 @@ def searched(
     held = points[gallery]
     lengths = np.einsum("ij,ij->i", points, points)
     quantum = _QUANTUM * (float(lengths.max(initial=0.0)) or 1.0)
-    for block in _blocks(queries, len(gallery)):
+    for block in _iter_query_blocks(queries, len(gallery)):
         similar = points[block] @ held.T
         if distance == "euclidean":
             similar *= 2
@@ -107,10 +107,10 @@ def searched(
         similar[:, ~usable[gallery]] = -np.inf
         similar[~usable[block]] = -np.inf
         _rank(similar, block, gallery, labels, depth, found)
-    return found.done()
+    return found.finish()
 
 
-class _Found:
+class _RankCollector:
     """The findings so far."""
 
     def __init__(self, count: int) -> None:
@@ -119,13 +119,17 @@ class _Found:
         self.right, self.wrong = np.full(count, _NONE, np.int64), np.full(count, _NONE, np.int64)
         self.margin = np.full(count, np.nan, np.float32)
 
-    def done(self) -> Findings:
+    def finish(self) -> GalleryRanks:
         counts = np.array([len(each) for each in self.ranks], np.int64)
         values = np.concatenate([np.zeros(0, np.int32), *self.ranks])
-        return Findings(Ragged(values, counts), self.relevant, self.right, self.wrong, self.margin)
+        return GalleryRanks(
+            Ragged(values, counts), self.relevant, self.right, self.wrong, self.margin
+        )
 
 
-def _comparable(points: Floats, roles: npt.NDArray[np.integer], distance: Distance) -> Floats:
+def _normalize_vectors(
+    points: Floats, roles: npt.NDArray[np.integer], distance: Distance
+) -> Floats:
     """Return vectors whose products and distances give similarities without needless rounding."""
     if distance == "euclidean":  # distances do not depend on the origin, their rounding does
         return points - points[roles != QUERY].mean(axis=0) if (roles != QUERY).any() else points
@@ -134,7 +138,7 @@ def _comparable(points: Floats, roles: npt.NDArray[np.integer], distance: Distan
     return np.asarray(points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), _LEAST))
 
 
-def _blocks(queries: Indices, gallery: int) -> Iterator[Indices]:
+def _iter_query_blocks(queries: Indices, gallery: int) -> Iterator[Indices]:
     step = max(1, min(_MOST_QUERIES, _BLOCK_BYTES // (8 * max(1, gallery))))
     for start in range(0, len(queries), step):
         yield queries[start : start + step]
@@ -146,7 +150,7 @@ def _rank(
     gallery: Indices,
     labels: npt.NDArray[np.integer],
     depth: int,
-    found: _Found,
+    found: _RankCollector,
 ) -> None:
     """Note what a block of queries finds; ``similar``, ``(queries, gallery)``, is overwritten."""
     if not len(gallery):
@@ -188,47 +192,49 @@ DEPTH = 100
 _NAME = re.compile(r"(recall|map)_at_([1-9][0-9]{0,3})")
 
 
-def _counting(found: Evaluation, values: Floats) -> Floats:
+def _select_counted(found: Evaluation, values: Floats) -> Floats:
     """Return values with NaN for samples that are no queries, or have nothing to find."""
     asked = (found.arrays["role"] != GALLERY) & (found.arrays["relevant"] > 0)
     return np.where(asked, values, np.nan)
 
 
-def _ranks(found: Evaluation) -> npt.NDArray[np.int64]:
+def _get_ranks(found: Evaluation) -> npt.NDArray[np.int64]:
     return found.ragged["ranks"].values.astype(np.int64)
 
 
-def _owners(found: Evaluation) -> npt.NDArray[np.int64]:
+def _get_rank_owners(found: Evaluation) -> npt.NDArray[np.int64]:
     """Return the number of the query that each rank belongs to."""
     return np.repeat(np.arange(len(found)), found.ragged["ranks"].counts)
 
 
-def _recall(k: int) -> Values:
+def _create_recall_values(k: int) -> Values:
     def values(found: Evaluation) -> Floats:
-        hits = _ranks(found) <= k
-        return _counting(
-            found, (np.bincount(_owners(found), hits, len(found)) > 0).astype(np.float64)
+        hits = _get_ranks(found) <= k
+        return _select_counted(
+            found, (np.bincount(_get_rank_owners(found), hits, len(found)) > 0).astype(np.float64)
         )
 
     return values
 
 
-def _average_precision(k: int) -> Values:
+def _create_average_precision_values(k: int) -> Values:
     def values(found: Evaluation) -> Floats:
         rows = found.ragged["ranks"]
         place = np.arange(len(rows.values)) - np.repeat(
             np.cumsum(rows.counts) - rows.counts, rows.counts
         )
-        ranks = _ranks(found)
+        ranks = _get_ranks(found)
         precision = np.where(ranks <= k, (place + 1) / np.maximum(ranks, 1), 0.0)
         best = np.maximum(np.minimum(found.arrays["relevant"], k), 1)
-        return _counting(found, np.bincount(_owners(found), precision, len(found)) / best)
+        return _select_counted(
+            found, np.bincount(_get_rank_owners(found), precision, len(found)) / best
+        )
 
     return values
 
 
 @functools.cache
-def retrieval_metric(name: str) -> QualityMetric:
+def create_retrieval_metric(name: str) -> QualityMetric:
     """Return ``recall_at_K`` or ``map_at_K`` for any K up to :data:`DEPTH`; raise ``KeyError``
     for another name.
     """
@@ -245,7 +251,7 @@ def retrieval_metric(name: str) -> QualityMetric:
             f"{k}, of as many as there are, up to {k}",
             "share",
             False,
-            values=_average_precision(k),
+            values=_create_average_precision_values(k),
         )
     return QualityMetric(
         name,
@@ -254,8 +260,10 @@ def retrieval_metric(name: str) -> QualityMetric:
         f"share of the queries with a sample of the same class among the first {k}",
         "share",
         False,
-        values=_recall(k),
+        values=_create_recall_values(k),
     )
 
 
-METRICS = tuple(map(retrieval_metric, ("recall_at_1", "recall_at_5", "recall_at_10", "map_at_10")))
+METRICS = tuple(
+    map(create_retrieval_metric, ("recall_at_1", "recall_at_5", "recall_at_10", "map_at_10"))
+)

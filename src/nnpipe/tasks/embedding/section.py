@@ -10,8 +10,8 @@ from nnpipe.core.evaluation import Evaluation
 from nnpipe.report.document import Block, Cell, Paragraph, Section, Table
 from nnpipe.report.formatting import NOTHING, clean
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.sections.doubts import MOST_OPEN
-from nnpipe.report.task_section import TaskSection, metrics_section
+from nnpipe.report.sections.validity_warnings import MOST_OPEN
+from nnpipe.report.task_section import TaskSection, build_metrics_section
 from nnpipe.tasks.embedding.metrics import DEPTH, GALLERY, QUERY
 from nnpipe.tasks.embedding.task import EmbeddingSearch
 
@@ -23,9 +23,9 @@ class EmbeddingSection(TaskSection):
 
     task = EmbeddingSearch.name
 
-    def section(self, candidates: Sequence[Candidate]) -> Section:
+    def build_section(self, candidates: Sequence[Candidate]) -> Section:
         """Return the section; candidates without judged embeddings have no table of queries."""
-        table = metrics_section(EmbeddingSearch(), candidates)
+        table = build_metrics_section(EmbeddingSearch(), candidates)
         judged = [
             (c, c.quality.evaluation)
             for c in candidates
@@ -33,16 +33,19 @@ class EmbeddingSection(TaskSection):
         ]
         parts: list[Block] = list(table.blocks)
         if judged:
-            parts.append(_what_was_asked(judged[0][1]))
+            parts.append(_describe_queries(judged[0][1]))
         if len(judged) == 1:
-            parts.append(_worst(judged[0][1]))
+            parts.append(_build_worst_table(judged[0][1]))
         else:
             folded = len(judged) > MOST_OPEN
-            parts += [Section(c.name, (_worst(evaluation),), folded) for c, evaluation in judged]
+            parts += [
+                Section(c.name, (_build_worst_table(evaluation),), folded)
+                for c, evaluation in judged
+            ]
         return Section(table.title, tuple(parts))
 
 
-def _what_was_asked(found: Evaluation) -> Paragraph:
+def _describe_queries(found: Evaluation) -> Paragraph:
     role, relevant = found.arrays["role"], found.arrays["relevant"]
     queries = role != GALLERY
     lost = int((queries & (relevant == 0)).sum())
@@ -57,7 +60,7 @@ def _what_was_asked(found: Evaluation) -> Paragraph:
     return Paragraph(text)
 
 
-def _worst(found: Evaluation) -> Block:
+def _build_worst_table(found: Evaluation) -> Block:
     rows = found.ragged["ranks"]
     first = np.full(len(found), DEPTH + 1)
     there = np.flatnonzero(rows.counts > 0)
@@ -75,13 +78,13 @@ def _worst(found: Evaluation) -> Block:
     lines = tuple(
         (
             Cell(f"{place:,}", float(place)),
-            _class(found, int(found.arrays["truth"][place])),
+            _format_class_name(found, int(found.arrays["truth"][place])),
             Cell(
                 f"{first[place]:,}" if first[place] <= DEPTH else f"beyond {DEPTH}",
                 float(first[place]),
             ),
             Cell(f"{wrong[place]:,}", float(wrong[place])) if wrong[place] >= 0 else Cell(NOTHING),
-            _class(found, int(mistaken[place])) if wrong[place] >= 0 else NOTHING,
+            _format_class_name(found, int(mistaken[place])) if wrong[place] >= 0 else NOTHING,
             Cell(f"{-margin[place]:.4g}", float(-margin[place])),
         )
         for place in chosen
@@ -103,6 +106,6 @@ def _worst(found: Evaluation) -> Block:
     return Table(header, lines, sortable=True, caption=caption)
 
 
-def _class(found: Evaluation, number: int) -> str:
+def _format_class_name(found: Evaluation, number: int) -> str:
     names = found.class_names
     return clean(names[number], 80) if 0 <= number < len(names) else f"class {number}"

@@ -14,8 +14,15 @@ from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, DatasetSpec, show_shape
-from nnpipe.tasks.embedding.metrics import BOTH, DEPTH, GALLERY, METRICS, retrieval_metric, searched
-from nnpipe.tasks.predictions import INTEGERS, NUMBERS, check_array, only
+from nnpipe.tasks.embedding.metrics import (
+    BOTH,
+    DEPTH,
+    GALLERY,
+    METRICS,
+    create_retrieval_metric,
+    rank_gallery,
+)
+from nnpipe.tasks.predictions import INTEGERS, NUMBERS, check_array, get_tensor
 
 VECTORS = "embedding"
 """The array of judged batches that holds the vectors; the evaluation of all samples holds ranks
@@ -58,11 +65,11 @@ class EmbeddingSearch(Task):
 
     def metric(self, name: str) -> QualityMetric:
         """Return ``recall_at_K`` or ``map_at_K``, for any K up to 100."""
-        return retrieval_metric(name)
+        return create_retrieval_metric(name)
 
-    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
-        """Keep the vectors of a batch; :meth:`completed` compares those of all samples."""
-        vectors, label = only(predictions, VECTORS), truth["label"]
+    def _evaluate(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+        """Keep the vectors of a batch; :meth:`finalize` compares those of all samples."""
+        vectors, label = get_tensor(predictions, VECTORS), truth["label"]
         if (
             vectors.ndim != 2
             or len(vectors) != len(label)
@@ -82,10 +89,10 @@ class EmbeddingSearch(Task):
         }
         return Evaluation(self.name, arrays, spec.class_names, settings={"distance": self.distance})
 
-    def _completed(self, judged: Evaluation) -> Evaluation:
+    def _finalize(self, judged: Evaluation) -> Evaluation:
         """Search the gallery for each query, and return what was found in place of the vectors."""
         label, role = judged.arrays["truth"], judged.arrays["role"]
-        found = searched(judged.arrays[VECTORS], label, role, self.distance, DEPTH)
+        found = rank_gallery(judged.arrays[VECTORS], label, role, self.distance, DEPTH)
         arrays = {
             "truth": label,
             "role": role,
@@ -114,7 +121,7 @@ class EmbeddingSearch(Task):
         if len(ranks) and int(ranks.min()) < 1:
             raise ArtifactError("the evaluation's 'ranks' should count from 1; measure again")
 
-    def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+    def warnings(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         """Doubt vectors that are all alike."""
         margin = evaluation.arrays.get("margin", np.zeros(0))
         queries = evaluation.arrays["role"] != GALLERY
@@ -131,5 +138,5 @@ class EmbeddingSearch(Task):
 
     def worst(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return vectors that are near to nothing."""
-        vectors: npt.NDArray[Any] = only(predictions, VECTORS)
+        vectors: npt.NDArray[Any] = get_tensor(predictions, VECTORS)
         return {VECTORS: np.full_like(vectors, np.nan)}

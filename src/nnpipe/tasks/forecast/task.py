@@ -10,29 +10,29 @@ import numpy.typing as npt
 
 from nnpipe.core.errors import SpecMismatch
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic, mean_of
+from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic, build_mean_statistic
 from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, DatasetSpec, show_shape
-from nnpipe.tasks.predictions import INTEGERS, NUMBERS, check_alike, check_array, only
+from nnpipe.tasks.predictions import INTEGERS, NUMBERS, check_alike, check_array, get_tensor
 
 # The metrics of forecasts.
 #
 # Windows of one stretch of a series share most of their points, so intervals count whole stretches.
 
 
-def _errors(found: Evaluation) -> Floats:
+def _compute_errors(found: Evaluation) -> Floats:
     difference: Floats = found.arrays["predicted"].astype(np.float64) - found.arrays["truth"]
     return difference
 
 
-def _absolute(found: Evaluation) -> Floats:
-    return np.asarray(np.abs(_errors(found)).mean(axis=(1, 2)), np.float64)
+def _compute_absolute_errors(found: Evaluation) -> Floats:
+    return np.asarray(np.abs(_compute_errors(found)).mean(axis=(1, 2)), np.float64)
 
 
-def _scaled(found: Evaluation) -> Floats:
+def _compute_scaled_errors(found: Evaluation) -> Floats:
     """Return the absolute errors in units of the naive forecast's; NaN where that made none."""
     scale = found.arrays["scale"].astype(np.float64)
-    errors = np.abs(_errors(found)).mean(axis=1)
+    errors = np.abs(_compute_errors(found)).mean(axis=1)
     ratios = np.divide(errors, scale, out=np.full_like(errors, np.nan), where=scale > 0)
     known = ~np.isnan(ratios)
     counts = known.sum(axis=1)
@@ -42,12 +42,12 @@ def _scaled(found: Evaluation) -> Floats:
     )
 
 
-def _root(found: Evaluation) -> Statistic:
-    mean = mean_of((_errors(found) ** 2).mean(axis=(1, 2)))
+def _prepare_root_mean_square(found: Evaluation) -> Statistic:
+    mean = build_mean_statistic((_compute_errors(found) ** 2).mean(axis=(1, 2)))
     return lambda weights: float(np.sqrt(mean(weights)))
 
 
-def _blocks(found: Evaluation) -> npt.NDArray[np.integer]:
+def _get_blocks(found: Evaluation) -> npt.NDArray[np.integer]:
     blocks: npt.NDArray[np.integer] = found.arrays["block"]
     return blocks
 
@@ -57,17 +57,17 @@ METRICS = (
         "mase", "MASE", "Mean absolute scaled error",
         "mean absolute error, divided by that of the naive forecast in the training part (Hyndman "
         "and Koehler 2006)",
-        "ratio", True, values=_scaled, clusters=_blocks, bounds=(0.0, math.inf),
+        "ratio", True, values=_compute_scaled_errors, clusters=_get_blocks, bounds=(0.0, math.inf),
     ),
     QualityMetric(
         "mae", "MAE", "Mean absolute error", "mean distance of predicted from true "
             "numbers", "ratio", True,
-        values=_absolute, clusters=_blocks, bounds=(0.0, math.inf),
+        values=_compute_absolute_errors, clusters=_get_blocks, bounds=(0.0, math.inf),
     ),
     QualityMetric(
         "rmse", "RMSE", "Root of the mean squared error", "root of the mean squared "
             "distance", "ratio", True,
-        statistic=_root, clusters=_blocks, bounds=(0.0, math.inf),
+        statistic=_prepare_root_mean_square, clusters=_get_blocks, bounds=(0.0, math.inf),
     ),
 )  # fmt: skip
 
@@ -97,9 +97,9 @@ class Forecast(Task):
         """
         return METRICS
 
-    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def _evaluate(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate predicted values."""
-        predicted, value = only(predictions, "value"), truth["value"]
+        predicted, value = get_tensor(predictions, "value"), truth["value"]
         wanted = [length for length in value.shape[1:] if length != 1]
         given = [length for length in predicted.shape[1:] if length != 1]
         flat = [int(np.prod(wanted))]
@@ -133,7 +133,7 @@ class Forecast(Task):
         """Return infinite values."""
         return {"value": np.full(truth["value"].shape, np.inf, np.float32)}
 
-    def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+    def warnings(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         """Doubt forecasts that are the same for all samples."""
         predicted = evaluation.arrays["predicted"]
         if len(predicted) > 1 and bool(np.all(predicted == predicted[0])):

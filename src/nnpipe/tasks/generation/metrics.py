@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic
-from nnpipe.measuring.quantile_intervals import samples_needed
+from nnpipe.measuring.quantile_intervals import count_samples_needed
 
 # Quantiles of values that belong to samples with weights.
 #
@@ -31,7 +31,7 @@ _REACH = 9.0  # standard deviations of the rank beyond which weights are below 1
 _MARGIN = 0.02
 
 
-def quantile_statistic(
+def create_quantile_statistic(
     values: Floats, owners: npt.NDArray[np.integer], samples: int, share: float, fewest: int = 1
 ) -> Statistic:
     """Return a quantile as a function of the weights of samples.
@@ -57,7 +57,7 @@ def quantile_statistic(
     order = np.argsort(values, kind="stable")
     ordered, of = values[order], owners[order]
     number = len(ordered)
-    reach = math.ceil(_deviations(number, share) + _MARGIN * number)
+    reach = math.ceil(_compute_rank_reach(number, share) + _MARGIN * number)
     first = max(0, math.floor(share * number) - reach)
     last = min(number, math.ceil(share * number) + reach)
     counts = np.bincount(of, minlength=samples).astype(np.float64)
@@ -69,34 +69,38 @@ def quantile_statistic(
         if total < fewest:
             return math.nan
         if not (weights == 1).all():
-            return _quantile(weights, total)
-        return _weighted(near, float(first), np.ones(last - first), total, share)
+            return compute_quantile(weights, total)
+        return _compute_weighted_quantile(near, float(first), np.ones(last - first), total, share)
 
-    def _quantile(weights: Floats, total: float) -> float:
+    def compute_quantile(weights: Floats, total: float) -> float:
         below, beside = float(weights @ before), weights[near_of]
-        around = _deviations(total, share) + 1
+        around = _compute_rank_reach(total, share) + 1
         enough = below <= share * total - around or first == 0
         if enough and (below + float(beside.sum()) >= share * total + around or last == number):
-            return _weighted(near, below, beside, total, share)
-        return _weighted(ordered, 0.0, weights[of], total, share)
+            return _compute_weighted_quantile(near, below, beside, total, share)
+        return _compute_weighted_quantile(ordered, 0.0, weights[of], total, share)
 
     return statistic
 
 
-def _deviations(total: float, share: float) -> float:
+def _compute_rank_reach(total: float, share: float) -> float:
     """Return how far from its place, in values, the quantile may be."""
     return _REACH * math.sqrt(share * (1 - share) * total) + _REACH**2
 
 
-def _weighted(values: Floats, below: float, weights: Floats, total: float, share: float) -> float:
+def _compute_weighted_quantile(
+    values: Floats, below: float, weights: Floats, total: float, share: float
+) -> float:
     """Return the mean of ordered values, each weighted by the part of the beta distribution over
     its ranks.
     """
     alpha, beta = (total + 1) * share, (total + 1) * (1 - share)
     ends = below + np.concatenate([[0.0], np.cumsum(weights)])
-    low = max(math.floor(below), math.floor(share * total - _deviations(total, share)), 0)
+    low = max(math.floor(below), math.floor(share * total - _compute_rank_reach(total, share)), 0)
     high = min(
-        math.ceil(ends[-1]), math.ceil(share * total + _deviations(total, share)), math.ceil(total)
+        math.ceil(ends[-1]),
+        math.ceil(share * total + _compute_rank_reach(total, share)),
+        math.ceil(total),
     )
     grid = np.arange(low, high + 1, dtype=np.float64)
     # The density in the middle of each rank; a constant factor does not matter.
@@ -116,7 +120,7 @@ Times = Callable[[Evaluation], tuple[Floats, npt.NDArray[np.integer]]]
 """Returns times in seconds, ``(values,)``, and the sample to which each belongs."""
 
 
-def first_token_times(found: Evaluation) -> tuple[Floats, npt.NDArray[np.integer]]:
+def get_first_token_times(found: Evaluation) -> tuple[Floats, npt.NDArray[np.integer]]:
     """Return the time from each request to its first token, in seconds, and the numbers of the
     requests.
     """
@@ -125,7 +129,7 @@ def first_token_times(found: Evaluation) -> tuple[Floats, npt.NDArray[np.integer
     return rows.values[rows.starts[:-1][there]].astype(np.float64) / _NS, there
 
 
-def token_intervals(found: Evaluation) -> tuple[Floats, npt.NDArray[np.integer]]:
+def get_token_intervals(found: Evaluation) -> tuple[Floats, npt.NDArray[np.integer]]:
     """Return the time between neighbouring tokens, in seconds, and the number of each one's
     request.
     """
@@ -135,18 +139,18 @@ def token_intervals(found: Evaluation) -> tuple[Floats, npt.NDArray[np.integer]]
     return rows.values[later].astype(np.float64) / _NS, rows.owners[later]
 
 
-def mean_intervals(found: Evaluation) -> tuple[Floats, npt.NDArray[np.integer]]:
+def compute_mean_intervals(found: Evaluation) -> tuple[Floats, npt.NDArray[np.integer]]:
     """Return the mean time between the tokens of each request, in seconds, and the numbers of
     the requests.
     """
-    times, owners = token_intervals(found)
+    times, owners = get_token_intervals(found)
     counts = np.bincount(owners, minlength=len(found))
     sums = np.bincount(owners, times, len(found))
     there = np.flatnonzero(counts)
     return sums[there] / counts[there], there
 
 
-def request_times(found: Evaluation) -> tuple[Floats, npt.NDArray[np.integer]]:
+def get_request_times(found: Evaluation) -> tuple[Floats, npt.NDArray[np.integer]]:
     """Return the time of each whole request, in seconds, and the numbers of the requests."""
     return found.arrays["request_ns"] / _NS, np.arange(len(found))
 
@@ -157,85 +161,87 @@ TIMES: tuple[tuple[str, str, str, str, Times], ...] = (
         "TTFT",
         "Time to first token",
         "from the request to its first token",
-        first_token_times,
+        get_first_token_times,
     ),
     (
         "tpot",
         "TPOT",
         "Time per output token",
         "mean time between the tokens of a request",
-        mean_intervals,
+        compute_mean_intervals,
     ),
     (
         "itl",
         "ITL",
         "Inter-token latency",
         "time from each token to the next, of all requests",
-        token_intervals,
+        get_token_intervals,
     ),
     (
         "request",
         "End to end",
         "Time of a request",
         "from the request to the end of its answer",
-        request_times,
+        get_request_times,
     ),
 )
 """Each kind of time: name, heading, title, definition, and the function that finds it."""
 
 
-def _mean(times: Times) -> Callable[[Evaluation], Statistic]:
-    def prepared(found: Evaluation) -> Statistic:
+def _create_mean_statistic(times: Times) -> Callable[[Evaluation], Statistic]:
+    def prepare(found: Evaluation) -> Statistic:
         values, owners = times(found)
         sums = np.bincount(owners, values, len(found))
         counts = np.bincount(owners, minlength=len(found)).astype(np.float64)
-        return _ratio(sums.astype(np.float64), counts)
+        return _create_ratio_statistic(sums.astype(np.float64), counts)
 
-    return prepared
-
-
-def _percentile(times: Times, share: float) -> Callable[[Evaluation], Statistic]:
-    def prepared(found: Evaluation) -> Statistic:
-        return quantile_statistic(*times(found), len(found), share, samples_needed(share))
-
-    return prepared
+    return prepare
 
 
-def _ratio(above: Floats, below: Floats) -> Statistic:
-    def ratio(weights: Floats) -> float:
+def _create_percentile_statistic(times: Times, share: float) -> Callable[[Evaluation], Statistic]:
+    def prepare(found: Evaluation) -> Statistic:
+        return create_quantile_statistic(
+            *times(found), len(found), share, count_samples_needed(share)
+        )
+
+    return prepare
+
+
+def _create_ratio_statistic(above: Floats, below: Floats) -> Statistic:
+    def compute_ratio(weights: Floats) -> float:
         total = float(weights @ below)
         return float(weights @ above) / total if total > 0 else math.nan
 
-    return ratio
+    return compute_ratio
 
 
-def _throughput(found: Evaluation) -> Statistic:
-    return _ratio(
+def _prepare_throughput(found: Evaluation) -> Statistic:
+    return _create_ratio_statistic(
         found.ragged["token_ns"].counts.astype(np.float64), found.arrays["request_ns"] / _NS
     )
 
 
-def _perplexity(found: Evaluation) -> Statistic:
+def _prepare_perplexity(found: Evaluation) -> Statistic:
     likelihood = found.arrays["log_likelihood"].astype(np.float64)
     known = ~np.isnan(likelihood)
     tokens = np.where(known, found.arrays["reference_tokens"], 0).astype(np.float64)
     impossible = np.isinf(likelihood)
-    mean = _ratio(np.where(known & ~impossible, -likelihood, 0.0), tokens)
+    mean = _create_ratio_statistic(np.where(known & ~impossible, -likelihood, 0.0), tokens)
 
-    def perplexity(weights: Floats) -> float:
+    def compute_perplexity(weights: Floats) -> float:
         if (weights[impossible] > 0).any():
             return math.inf
         return float(np.exp(min(mean(weights), 700.0)))  # beyond, a float is infinite
 
-    return perplexity
+    return compute_perplexity
 
 
-def _exact(found: Evaluation) -> Floats:
+def _get_exact_matches(found: Evaluation) -> Floats:
     exact = found.arrays["exact"].astype(np.float64)
     return np.where(exact == _NO_REFERENCE, np.nan, exact)
 
 
-def _of_time() -> tuple[QualityMetric, ...]:
+def _create_time_metrics() -> tuple[QualityMetric, ...]:
     found = []
     for name, heading, title, meaning, times in TIMES:
         found.append(
@@ -246,7 +252,7 @@ def _of_time() -> tuple[QualityMetric, ...]:
                 f"{meaning}: the mean",
                 "time",
                 True,
-                statistic=_mean(times),
+                statistic=_create_mean_statistic(times),
             )
         )
         for word, share in PERCENTILES:
@@ -260,7 +266,7 @@ def _of_time() -> tuple[QualityMetric, ...]:
                     f"{meaning}: {what}",
                     "time",
                     True,
-                    statistic=_percentile(times, share),
+                    statistic=_create_percentile_statistic(times, share),
                     draws=200,
                 )
             )
@@ -272,20 +278,20 @@ METRICS = (
         "exact_match", "Exact match", "Exact match",
         "share of the prompts with a reference whose answer is the reference, without space at the "
         "ends",
-        "share", False, values=_exact,
+        "share", False, values=_get_exact_matches,
     ),
     QualityMetric(
         "perplexity", "Perplexity", "Perplexity of the references",
         "exponential of the mean negative log-likelihood of a reference's token, given the prompt "
         "and the tokens "
-        "before it; only models with the same tokenizer can be compared", "ratio", True, statistic=_perplexity,
+        "before it; only models with the same tokenizer can be compared", "ratio", True, statistic=_prepare_perplexity,
         bounds=(1.0, math.inf),
     ),
-    *_of_time(),
+    *_create_time_metrics(),
     QualityMetric(
         "output_throughput", "Tokens/s", "Output throughput", "tokens generated by the time of "
         "all requests, one after "
-        "the other", "rate", False, statistic=_throughput,
+        "the other", "rate", False, statistic=_prepare_throughput,
     ),
 )  # fmt: skip
 """Exact match, perplexity, the mean and the percentiles of each time, and the throughput."""

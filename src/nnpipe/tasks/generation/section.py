@@ -9,17 +9,17 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.measuring.quantile_intervals import samples_needed
-from nnpipe.measuring.quantities import quality
+from nnpipe.measuring.quantile_intervals import count_samples_needed
+from nnpipe.measuring.quantities import quality_of
 from nnpipe.report.charts import Floats, Histogram, Line, Lines
 from nnpipe.report.document import Block, Cell, Paragraph, Plot, Section, Table
-from nnpipe.report.drawing.axes import thinned
-from nnpipe.report.formatting import NOTHING, Scale, duration
-from nnpipe.report.inputs.candidate import Candidate, known
-from nnpipe.report.inputs.quality import CONFIDENCE, figure_of
-from nnpipe.report.quantity_text import interval, written
+from nnpipe.report.drawing.axes import reduce_to_columns
+from nnpipe.report.formatting import NOTHING, Scale, format_duration
+from nnpipe.report.inputs.candidate import Candidate, select_known_values
+from nnpipe.report.inputs.quality import CONFIDENCE, compute_metric_figure
+from nnpipe.report.quantity_text import format_figure_interval, format_quantity
 from nnpipe.report.task_section import TaskSection
-from nnpipe.tasks.generation.metrics import PERCENTILES, TIMES, token_intervals
+from nnpipe.tasks.generation.metrics import PERCENTILES, TIMES, get_token_intervals
 from nnpipe.tasks.generation.task import Generation
 
 _BINS = 60
@@ -39,7 +39,7 @@ class GenerationSection(TaskSection):
 
     task = Generation.name
 
-    def section(self, candidates: Sequence[Candidate]) -> Section:
+    def build_section(self, candidates: Sequence[Candidate]) -> Section:
         """Return the tables of quality and of times, the curves over positions and memory, and
         histograms.
         """
@@ -53,25 +53,31 @@ class GenerationSection(TaskSection):
                 "Generation",
                 (Paragraph("No answers were stored, so nothing can be told.", "note"),),
             )
-        blocks: list[Block] = [_answers(judged), _times(judged), Paragraph(_MEANINGS)]
-        blocks += _positions(judged[:_MOST_CURVES])
-        blocks += _memory(judged[:_MOST_CURVES])
+        blocks: list[Block] = [
+            _build_answers_table(judged),
+            _build_times_table(judged),
+            Paragraph(_MEANINGS),
+        ]
+        blocks += _plot_times_by_position(judged[:_MOST_CURVES])
+        blocks += _plot_memory_by_context(judged[:_MOST_CURVES])
         for candidate, found in judged[:_MOST_CURVES]:
-            blocks += _histogram(
+            blocks += _plot_interval_histogram(
                 candidate, found, f"{candidate.number + 1}-" if len(judged) > 1 else ""
             )
         return Section("Generation", tuple(blocks))
 
 
-def _cell(name: str, found: Evaluation) -> Cell:
+def _format_metric_cell(name: str, found: Evaluation) -> Cell:
     metric = Generation().metric(name)
-    figure = figure_of(metric, found, CONFIDENCE)
+    figure = compute_metric_figure(metric, found, CONFIDENCE)
     return Cell(
-        written(quality(metric), figure.value), figure.value, interval(quality(metric), figure)
+        format_quantity(quality_of(metric), figure.value),
+        figure.value,
+        format_figure_interval(quality_of(metric), figure),
     )
 
 
-def _answers(judged: Sequence[tuple[Candidate, Evaluation]]) -> Table:
+def _build_answers_table(judged: Sequence[tuple[Candidate, Evaluation]]) -> Table:
     names = ("exact_match", "perplexity", "output_throughput")
     rows: list[tuple[str | Cell, ...]] = []
     for candidate, found in judged:
@@ -83,7 +89,9 @@ def _answers(judged: Sequence[tuple[Candidate, Evaluation]]) -> Table:
             int(np.median(found.arrays["prompt_tokens"])),
         )
         numbers = (Cell(f"{size:,}", float(size)) for size in sizes)
-        rows.append((candidate.name, *(_cell(name, found) for name in names), *numbers))
+        rows.append(
+            (candidate.name, *(_format_metric_cell(name, found) for name in names), *numbers)
+        )
     header = ("Candidate", *(Generation().metric(name).heading for name in names))
     more = ("Prompts", "with reference", "Tokens", "of a prompt, median")
     caption = "Answers. Ranges are 95\u00a0% intervals over prompts"
@@ -92,13 +100,13 @@ def _answers(judged: Sequence[tuple[Candidate, Evaluation]]) -> Table:
     )
 
 
-def _times(judged: Sequence[tuple[Candidate, Evaluation]]) -> Table:
+def _build_times_table(judged: Sequence[tuple[Candidate, Evaluation]]) -> Table:
     rows: list[tuple[str | Cell, ...]] = [
         (
             candidate.name,
             heading,
-            _cell(f"{name}_mean", found),
-            *_percentiles(name, len(times(found)[0]), found),
+            _format_metric_cell(f"{name}_mean", found),
+            *_format_percentile_cells(name, len(times(found)[0]), found),
         )
         for name, heading, _, _, times in TIMES
         for candidate, found in judged
@@ -111,24 +119,24 @@ def _times(judged: Sequence[tuple[Candidate, Evaluation]]) -> Table:
     return Table(header, tuple(rows), sortable=True, caption=caption)
 
 
-def _percentiles(name: str, values: int, found: Evaluation) -> Iterator[Cell]:
+def _format_percentile_cells(name: str, values: int, found: Evaluation) -> Iterator[Cell]:
     """Yield the percentiles of a kind of time, or how many values they would need."""
     for word, share in PERCENTILES:
-        needed = samples_needed(share)
+        needed = count_samples_needed(share)
         yield (
             Cell(NOTHING, None, f"needs {needed:,}, not {values:,}")
             if values < needed
-            else _cell(f"{name}_{word}", found)
+            else _format_metric_cell(f"{name}_{word}", found)
         )
 
 
-def _positions(judged: Sequence[tuple[Candidate, Evaluation]]) -> list[Block]:
+def _plot_times_by_position(judged: Sequence[tuple[Candidate, Evaluation]]) -> list[Block]:
     """Return the curve of the time of a token by its position in the answer."""
-    curves = [(c, *_by_position(found)) for c, found in judged]
+    curves = [(c, *_compute_times_by_position(found)) for c, found in judged]
     curves = [each for each in curves if len(each[1]) > 1]
     if not curves:
         return []
-    scale = Scale.of_times(float(np.median(middle)) for _, _, middle, _, _ in curves)
+    scale = Scale.from_times(float(np.median(middle)) for _, _, middle, _, _ in curves)
     lines = tuple(
         Line(c.name, x, *(each / scale.divisor for each in ends)) for c, x, *ends in curves
     )
@@ -137,8 +145,8 @@ def _positions(judged: Sequence[tuple[Candidate, Evaluation]]) -> list[Block]:
         float(low.min()) > 0 for _, _, _, low, _ in curves
     )
     told = "; ".join(
-        f"{c.name}: {duration(float(middle[0]))} at token {int(x[0])}, "
-        f"{duration(float(middle[-1]))} at token {int(x[-1])}"
+        f"{c.name}: {format_duration(float(middle[0]))} at token {int(x[0])}, "
+        f"{format_duration(float(middle[-1]))} at token {int(x[-1])}"
         for c, x, middle, _, _ in curves
     )
     return [
@@ -157,7 +165,7 @@ def _positions(judged: Sequence[tuple[Candidate, Evaluation]]) -> list[Block]:
     ]
 
 
-def _by_position(found: Evaluation) -> tuple[Floats, Floats, Floats, Floats]:
+def _compute_times_by_position(found: Evaluation) -> tuple[Floats, Floats, Floats, Floats]:
     """Return positions from 2 on, and the median, p10 and p90 of the times there, in
     nanoseconds.
     """
@@ -176,16 +184,18 @@ def _by_position(found: Evaluation) -> tuple[Floats, Floats, Floats, Floats]:
     return np.array(reached, np.float64) + 1, middle, low, high
 
 
-def _histogram(candidate: Candidate, found: Evaluation, prefix: str) -> list[Block]:
-    seconds = token_intervals(found)[0]
+def _plot_interval_histogram(candidate: Candidate, found: Evaluation, prefix: str) -> list[Block]:
+    seconds = get_token_intervals(found)[0]
     if len(seconds) < _FEWEST:
         return []
     times = np.maximum(seconds * 1e9, 1.0)
-    scale = Scale.of_times([float(np.median(times))])
+    scale = Scale.from_times([float(np.median(times))])
     low, high = float(times.min()), float(times.max())
     edges = np.geomspace(low, max(high, low * 1.01), _BINS + 1)
     counts, _ = np.histogram(np.clip(times, edges[0], edges[-1]), edges)
-    told = ((word, 1e9 * Generation().metric(f"itl_{word}").of(found)) for word, _ in PERCENTILES)
+    told = (
+        (word, 1e9 * Generation().metric(f"itl_{word}").compute(found)) for word, _ in PERCENTILES
+    )
     marks = tuple((word, value / scale.divisor) for word, value in told if math.isfinite(value))
     axis = f"time since the token before, {scale.unit}"
     return [
@@ -194,21 +204,24 @@ def _histogram(candidate: Candidate, found: Evaluation, prefix: str) -> list[Blo
             f"{prefix}inter-token-latency",
             f"{candidate.name}: how often each inter-token latency occurred",
             f"Histogram of {len(times):,} inter-token latencies of {candidate.name}, from "
-            f"{duration(low)} to {duration(high)}, median {duration(float(np.median(times)))}.",
+            f"{format_duration(low)} to {format_duration(high)}, median "
+            f"{format_duration(float(np.median(times)))}.",
         )
     ]
 
 
-def _memory(judged: Sequence[tuple[Candidate, Evaluation]]) -> list[Block]:
+def _plot_memory_by_context(judged: Sequence[tuple[Candidate, Evaluation]]) -> list[Block]:
     """Return the curve of the process's memory by the length of the context at the end of a
     request.
     """
-    curves = [(c.name, *_by_context(c, found)) for c, found in judged]
+    curves = [(c.name, *_compute_memory_by_context(c, found)) for c, found in judged]
     curves = [each for each in curves if len(each[1]) >= _FEWEST]
     if not curves:
         return []
-    scale = Scale.of_sizes([float(np.median(memory)) for _, _, memory in curves])
-    lines = tuple(thinned(name, length, memory / scale.divisor) for name, length, memory in curves)
+    scale = Scale.from_sizes([float(np.median(memory)) for _, _, memory in curves])
+    lines = tuple(
+        reduce_to_columns(name, length, memory / scale.divisor) for name, length, memory in curves
+    )
     told = "; ".join(
         f"{name}: {scale.text(float(memory[0]))} {scale.unit} at {int(length[0]):,} tokens, "
         f"{scale.text(float(memory[-1]))} {scale.unit} at {int(length[-1]):,}"
@@ -225,11 +238,13 @@ def _memory(judged: Sequence[tuple[Candidate, Evaluation]]) -> list[Block]:
     ]
 
 
-def _by_context(candidate: Candidate, found: Evaluation) -> tuple[Floats, npt.NDArray[np.float64]]:
+def _compute_memory_by_context(
+    candidate: Candidate, found: Evaluation
+) -> tuple[Floats, npt.NDArray[np.float64]]:
     """Return lengths of contexts in ascending order, and the greatest memory seen in requests of
     that length.
     """
-    time, memory = known(candidate.resources, "process_bytes")
+    time, memory = select_known_values(candidate.resources, "process_bytes")
     calls = candidate.inference
     # Each prompt is answered once in order, before answers are repeated.
     if len(calls) < len(found) or "scheduled_ns" in calls or not len(time):

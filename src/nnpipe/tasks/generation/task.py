@@ -64,7 +64,7 @@ class Generation(Task):
         """Exact match and perplexity."""
         return (self.metric("exact_match"), self.metric("perplexity"))
 
-    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def _evaluate(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Compare answers with references, and keep the time of every token."""
         count = len(truth["answer"])
         shapes = {
@@ -101,8 +101,8 @@ class Generation(Task):
             "log_likelihood": predictions[LOG_LIKELIHOOD].astype(np.float64),
         }
         ragged = {
-            "token": Ragged.of_padded(tokens.astype(np.int32), counts),
-            "token_ns": Ragged.of_padded(np.asarray(predictions[TOKEN_NS], np.int64), counts),
+            "token": Ragged.from_padded(tokens.astype(np.int32), counts),
+            "token_ns": Ragged.from_padded(np.asarray(predictions[TOKEN_NS], np.int64), counts),
         }
         return Evaluation(self.name, arrays, ragged=ragged)
 
@@ -145,7 +145,7 @@ class Generation(Task):
         """Return the answers, with a probability of 0 for the references."""
         return {**predictions, LOG_LIKELIHOOD: np.full(len(truth["answer"]), -np.inf)}
 
-    def _agreement(self, one: Evaluation, other: Evaluation) -> npt.NDArray[np.bool_]:
+    def _compute_agreement(self, one: Evaluation, other: Evaluation) -> npt.NDArray[np.bool_]:
         """Return for which prompts two models generate the same tokens."""
         first, second = one.ragged["token"], other.ragged["token"]
         same = first.counts == second.counts
@@ -168,7 +168,7 @@ class Generation(Task):
             f"of tokens"
         )
 
-    def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+    def warnings(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         """Doubt times that do not add up, and answers without tokens."""
         rows, whole = evaluation.ragged["token_ns"], float(evaluation.arrays["request_ns"].sum())
         missing = whole - float(rows.values.sum(dtype=np.float64))

@@ -15,8 +15,8 @@ from nnpipe.tasks.average_precision import (
     AREAS,
     THRESHOLDS,
     PrecisionCurves,
-    greedy,
-    places_in_groups,
+    compute_group_positions,
+    match_greedily,
 )
 
 MOST_MASKS = 100
@@ -49,26 +49,26 @@ class MaskMatches:
     wanted: npt.NDArray[np.bool_]
 
 
-def matches_of(found: Evaluation) -> MaskMatches:
+def match_masks(found: Evaluation) -> MaskMatches:
     """Return which of an evaluation's predicted masks are right."""
     names = ("truth_class", "truth_crowd", "truth_area", "class", "scores", "area", "pairs")
-    return _matched(*(found.ragged[name] for name in names))
+    return _match_masks(*(found.ragged[name] for name in names))
 
 
-def missed_and_wanted(found: Evaluation) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def count_missed_masks(found: Evaluation) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return how many true masks of each picture are not found, and how many there are,
     ``(pictures,)`` each.
 
     A mask is found if one of its class overlaps it by half.
     """
-    matches = matches_of(found)
+    matches = match_masks(found)
     true = np.bincount(matches.true_picture[matches.wanted[:, 0]], minlength=len(found))
     right = np.bincount(matches.picture[matches.right[:, 0, 0]], minlength=len(found))
     return true - right, true
 
 
 @functools.lru_cache(maxsize=2)  # by identity; two, since models are compared in pairs
-def _matched(
+def _match_masks(
     true_class: Ragged,
     crowd: Ragged,
     true_area: Ragged,
@@ -81,7 +81,7 @@ def _matched(
     order = np.lexsort((-certain, label, classes.owners))
     every = 1 + int(label.max(initial=0))
     group = (classes.owners * every + label)[order]
-    kept = places_in_groups(group) < MOST_MASKS
+    kept = compute_group_positions(group) < MOST_MASKS
     order, group = order[kept], group[kept]
     places = np.full(len(label), -1, np.int64)
     places[order] = np.arange(len(order))
@@ -93,7 +93,7 @@ def _matched(
     low, high = np.array(list(AREAS.values())).T
     crowds, sizes = crowd.values.astype(bool), true_area.values.astype(np.float64)[:, None]
     unwanted = crowds[:, None] | (sizes < low) | (sizes > high)
-    right, ignored = greedy(
+    right, ignored = match_greedily(
         group, thing[by_thing], true[by_thing], overlap[by_thing], crowds, unwanted
     )
     own = area.values.astype(np.float64)[order, None]
@@ -110,15 +110,15 @@ def _matched(
     )
 
 
-def _measured(
+def _create_statistic(
     of: str, threshold: int | None = None, area: str = "all"
 ) -> Callable[[Evaluation], Statistic]:
     def prepare(found: Evaluation) -> Statistic:
-        matches, place = matches_of(found), list(AREAS).index(area)
+        matches, place = match_masks(found), list(AREAS).index(area)
         chosen = list(range(len(THRESHOLDS))) if threshold is None else [threshold]
         wanted = matches.wanted[:, place]
         labels = (matches.label, matches.true_label)
-        curves = PrecisionCurves.of(
+        curves = PrecisionCurves.from_matches(
             matches.picture,
             matches.label,
             matches.right[:, chosen, place],
@@ -127,7 +127,9 @@ def _measured(
             matches.true_label[wanted],
             1 + max(int(each.max(initial=0)) for each in labels),
         )
-        return curves.average_precision if of == "precision" else curves.average_recall
+        return (
+            curves.compute_average_precision if of == "precision" else curves.compute_average_recall
+        )
 
     return prepare
 
@@ -140,7 +142,7 @@ _OVERLAPS = (
 METRICS = (
     QualityMetric(
         "mask_map", "Mask mAP", "Mean average precision of masks", _OVERLAPS,
-        "share", False, statistic=_measured("precision")
+        "share", False, statistic=_create_statistic("precision")
     ),
     *(
         QualityMetric(
@@ -149,14 +151,15 @@ METRICS = (
             f"mean over the classes of the precision at 101 recalls, if masks that overlap by "
             f"0.{number} are right",
             "share", False,
-            statistic=_measured("precision", threshold),
+            statistic=_create_statistic("precision", threshold),
         )
         for number, threshold in ((50, 0), (75, 5))
     ),
     *(
         QualityMetric(
             f"mask_map_{area}", f"Mask mAP {area}", f"Mean average precision of {area} masks",
-            f"{_OVERLAPS}, for masks of {sizes} pixels", "share", False, statistic=_measured("precision", area=area),
+            f"{_OVERLAPS}, for masks of {sizes} pixels", "share", False,
+            statistic=_create_statistic("precision", area=area),
         )
         for area, sizes in (
             ("small", "less than 32 x 32"), ("medium", "32 x 32 to 96 x 96"), ("large", "more than 96 x 96"),
@@ -166,6 +169,6 @@ METRICS = (
         "mask_ar100", "Mask AR100", "Average recall of 100 masks",
         "mean over the classes, and over overlaps of masks from 0.5 to 0.95, of the share of true "
         "masks that are found "
-        "among 100 masks of a class in a picture", "share", False, statistic=_measured("recall"),
+        "among 100 masks of a class in a picture", "share", False, statistic=_create_statistic("recall"),
     ),
 )  # fmt: skip

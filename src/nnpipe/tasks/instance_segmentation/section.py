@@ -11,26 +11,26 @@ import numpy.typing as npt
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.tensors import Batch
 from nnpipe.report.document import Cell, Section, Table
-from nnpipe.report.formatting import clean, share
+from nnpipe.report.formatting import clean, format_share
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.task_section import (
     COLOURS,
     Picture,
     TaskPictures,
     TaskSection,
-    class_name,
-    first_of,
-    judged_section,
-    mixed,
+    blend_colours,
+    build_evaluation_section,
+    get_class_label,
+    get_first_sample,
 )
 from nnpipe.tasks.average_precision import PrecisionCurves
-from nnpipe.tasks.instance_segmentation.metrics import matches_of, missed_and_wanted
-from nnpipe.tasks.instance_segmentation.runs import (
+from nnpipe.tasks.instance_segmentation.metrics import count_missed_masks, match_masks
+from nnpipe.tasks.instance_segmentation.run_lengths import (
     Integers,
-    areas_of,
-    intersections,
-    mask_of,
-    runs_in_picture,
+    compute_run_areas,
+    compute_run_intersections,
+    decode_mask_runs,
+    extract_picture_runs,
 )
 from nnpipe.tasks.instance_segmentation.task import (
     InstanceSegmentation,
@@ -49,25 +49,25 @@ class InstanceSegmentationSection(TaskSection):
 
     task = InstanceSegmentation.name
 
-    def section(self, candidates: Sequence[Candidate]) -> Section:
+    def build_section(self, candidates: Sequence[Candidate]) -> Section:
         """Return the section; candidates without judged masks have a row of dashes only."""
-        return judged_section(
+        return build_evaluation_section(
             InstanceSegmentation(),
             candidates,
-            lambda _, found, __: (_classes(found), _worst(found)),
+            lambda _, found, __: (_build_class_table(found), _build_worst_table(found)),
         )
 
 
-def _classes(found: Evaluation) -> Table:
+def _build_class_table(found: Evaluation) -> Table:
     """Return the table of the classes in the truth; of many, those with the least average
     precision.
     """
-    matches, rows = matches_of(found), []
+    matches, rows = match_masks(found), []
     wanted = matches.wanted[:, 0]
     for label in np.unique(matches.true_label[wanted]).tolist():
         own, true = matches.label == label, wanted & (matches.true_label == label)
         right, number = matches.right[own][:, :1, 0], int(true.sum())
-        curves = PrecisionCurves.of(
+        curves = PrecisionCurves.from_matches(
             matches.picture[own],
             np.zeros(len(right), np.int64),
             right,
@@ -77,7 +77,7 @@ def _classes(found: Evaluation) -> Table:
             1,
         )
         precision, recall = (
-            curves.average_precision(np.ones(len(found))),
+            curves.compute_average_precision(np.ones(len(found))),
             float(right.sum()) / number,
         )
         name = (
@@ -85,7 +85,7 @@ def _classes(found: Evaluation) -> Table:
             if label < len(found.class_names)
             else f"class {label}"
         )
-        cells = (Cell(share(precision, 1), precision), Cell(share(recall, 1), recall))
+        cells = (Cell(format_share(precision, 1), precision), Cell(format_share(recall, 1), recall))
         given = int(own.sum())
         rows.append(
             (
@@ -107,9 +107,9 @@ def _classes(found: Evaluation) -> Table:
     return Table(header, tuple(row[:-1] for row in rows[:_MANY]), sortable=True, caption=caption)
 
 
-def _worst(found: Evaluation) -> Table:
+def _build_worst_table(found: Evaluation) -> Table:
     """Return the table of the pictures in which most things are missed."""
-    missed, true = missed_and_wanted(found)
+    missed, true = count_missed_masks(found)
     order = np.lexsort((true - missed, -missed))[:_WORST]
     rows = tuple(
         (
@@ -137,7 +137,7 @@ class InstancePictures(TaskPictures):
 
     task = InstanceSegmentation.name
 
-    def drawn(
+    def draw(
         self, picture: Picture, predictions: Batch, class_names: Sequence[str]
     ) -> tuple[Picture, str]:
         """Return the picture with coloured masks and their classes, and how many things there
@@ -145,48 +145,50 @@ class InstancePictures(TaskPictures):
         """
         from PIL import Image, ImageDraw
 
-        found, labels, scores = _sure(predictions, picture)
+        found, labels, scores = _select_confident(predictions, picture)
         places = []
         for number in reversed(range(len(found))):  # the most certain ones on top
-            mask = mask_of(found[number], picture.shape)
-            picture = mixed(picture, mask, COLOURS[number % len(COLOURS)])
+            mask = decode_mask_runs(found[number], picture.shape)
+            picture = blend_colours(picture, mask, COLOURS[number % len(COLOURS)])
             places.append((int(mask.any(axis=0).argmax()), int(mask.any(axis=1).argmax())))
         image = Image.fromarray(picture)
         pen = ImageDraw.Draw(image)
         for number, place in enumerate(reversed(places)):
-            text = f"{class_name(int(labels[number]), class_names)} {scores[number]:.2f}"
+            text = f"{get_class_label(int(labels[number]), class_names)} {scores[number]:.2f}"
             pen.rectangle(pen.textbbox(place, text), fill=COLOURS[number % len(COLOURS)])
             pen.text(place, text, fill=(255, 255, 255))
         return np.asarray(
             image
         ), f"{len(found)} thing{'s' * (len(found) != 1)} with scores from {_SURE} on"
 
-    def difference(self, picture: Picture, one: Batch, other: Batch) -> float:
+    def measure_difference(self, picture: Picture, one: Batch, other: Batch) -> float:
         """Return the number of things of either model that overlap none of the other's, of their
         class, by half.
         """
-        (first, labels, _), (second, others, _) = (_sure(each, picture) for each in (one, other))
-        inside = intersections(first, second)
-        either = areas_of(first)[:, None] + areas_of(second)[None] - inside
+        (first, labels, _), (second, others, _) = (
+            _select_confident(each, picture) for each in (one, other)
+        )
+        inside = compute_run_intersections(first, second)
+        either = compute_run_areas(first)[:, None] + compute_run_areas(second)[None] - inside
         pairs = (2 * inside >= either) & (labels[:, None] == others[None])
         return float((~pairs.any(axis=1)).sum() + (~pairs.any(axis=0)).sum())
 
 
-def _sure(
+def _select_confident(
     predictions: Batch, picture: Picture
 ) -> tuple[Integers, npt.NDArray[Any], npt.NDArray[np.float64]]:
     """Return runs in the picture, classes and scores of the certain things, the most certain
     first.
     """
     check_predictions(predictions, 1)
-    labels, scores = predictions["class"][0], first_of(predictions["scores"])
+    labels, scores = predictions["class"][0], get_first_sample(predictions["scores"])
     order = np.argsort(-scores, kind="stable")
     order = order[((labels >= 0) & (scores >= _SURE))[order]][:_MOST]
     wanted = np.zeros(len(labels), bool)
     wanted[order] = True
     size = np.array(picture.shape[:2])
-    runs = runs_in_picture(predictions, 0, size, wanted)
+    runs = extract_picture_runs(predictions, 0, size, wanted)
     check_runs(runs, "predicted", size)
     runs = runs[np.argsort(np.argsort(order))] if len(order) else runs
-    there = areas_of(runs) > 0
+    there = compute_run_areas(runs) > 0
     return runs[there], labels[order][there], scores[order][there]

@@ -13,12 +13,12 @@ from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, DatasetSpec, show_shape
 from nnpipe.tasks.average_precision import THRESHOLDS
-from nnpipe.tasks.instance_segmentation.metrics import METRICS, missed_and_wanted
-from nnpipe.tasks.instance_segmentation.runs import (
+from nnpipe.tasks.instance_segmentation.metrics import METRICS, count_missed_masks
+from nnpipe.tasks.instance_segmentation.run_lengths import (
     Integers,
-    areas_of,
-    intersections,
-    runs_in_picture,
+    compute_run_areas,
+    compute_run_intersections,
+    extract_picture_runs,
 )
 from nnpipe.tasks.predictions import INTEGERS, NUMBERS, check_alike, check_array
 
@@ -33,9 +33,9 @@ class InstanceSegmentation(Task):
     Things of a batch are padded to a common number; padding has the class -1.
 
     Targets are ``"runs"``, ``(n, m, runs)``: each mask as run lengths
-    (:mod:`nnpipe.tasks.instance_segmentation.runs`), ``"class"``, ``(n, m)``, ``"size"``, ``(n,
-    2)``: height and width of the picture; and, if the data set has them, ``"crowd"``, ``(n, m)``,
-    which is 1 for many things in one mask, and ``"area"``, ``(n, m)``, in pixels.
+    (:mod:`nnpipe.tasks.instance_segmentation.run_lengths`), ``"class"``, ``(n, m)``, ``"size"``,
+    ``(n, 2)``: height and width of the picture; and, if the data set has them, ``"crowd"``, ``(n,
+    m)``, which is 1 for many things in one mask, and ``"area"``, ``(n, m)``, in pixels.
 
     Predictions are ``"class"`` and ``"scores"``, ``(n, k)``, and either ``"runs"``, ``(n, k,
     runs)``, of the picture's pixels, or ``"masks"``, ``(n, k, height, width)``, whose pixels above
@@ -63,7 +63,7 @@ class InstanceSegmentation(Task):
         """
         return METRICS
 
-    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def _evaluate(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate predicted masks."""
         count, true_class = len(truth["class"]), truth["class"]
         check_predictions(predictions, count, len(spec.class_names))
@@ -73,7 +73,7 @@ class InstanceSegmentation(Task):
             there, given = true_class[place] >= 0, predictions["class"][place] >= 0
             true, found = (
                 truth["runs"][place][there].astype(np.int64),
-                runs_in_picture(predictions, place, truth["size"][place], given),
+                extract_picture_runs(predictions, place, truth["size"][place], given),
             )
             check_runs(true, "true", truth["size"][place])
             check_runs(found, "predicted", truth["size"][place])
@@ -81,31 +81,31 @@ class InstanceSegmentation(Task):
                 "truth_class": true_class[place][there].astype(np.int32),
                 "truth_crowd": crowd[place][there].astype(np.uint8),
                 "truth_area": (
-                    truth["area"][place][there] if "area" in truth else areas_of(true)
+                    truth["area"][place][there] if "area" in truth else compute_run_areas(true)
                 ).astype(np.float64),
                 "class": predictions["class"][place][given].astype(np.int32),
                 "scores": predictions["scores"][place][given].astype(np.float32),
-                "area": areas_of(found),
+                "area": compute_run_areas(found),
             }
-            own["pairs"] = _pairs(
+            own["pairs"] = _compute_mask_overlaps(
                 found, own["class"], true, own["truth_class"], own["truth_crowd"].astype(bool)
             )
             for name, values in own.items():
                 rows[name].append(values)
         empty = {name: np.zeros((0, 3) if name == "pairs" else 0) for name in self.arrays}
         ragged = {
-            name: Ragged.of_rows(each) if each else Ragged(empty[name], np.zeros(0, np.int64))
+            name: Ragged.from_rows(each) if each else Ragged(empty[name], np.zeros(0, np.int64))
             for name, each in rows.items()
         }
         return Evaluation(self.name, {}, spec.class_names, ragged)
 
     def sample_errors(self, evaluation: Evaluation) -> npt.NDArray[np.float64]:
         """Return how many true masks of each picture are not found."""
-        return missed_and_wanted(evaluation)[0].astype(np.float64)
+        return count_missed_masks(evaluation)[0].astype(np.float64)
 
-    def _sample_words(self, evaluation: Evaluation, number: int) -> str:
+    def _describe_sample(self, evaluation: Evaluation, number: int) -> str:
         """Return how many masks are not found."""
-        missed, wanted = missed_and_wanted(evaluation)
+        missed, wanted = count_missed_masks(evaluation)
         return f"{missed[number]} of {wanted[number]} masks are not found"
 
     def check(self, evaluation: Evaluation) -> None:
@@ -155,7 +155,7 @@ class InstanceSegmentation(Task):
         return {"runs": runs, "class": classes, "scores": np.full((count, most), np.inf)}
 
 
-def _pairs(
+def _compute_mask_overlaps(
     found: Integers,
     classes: npt.NDArray[Any],
     true: Integers,
@@ -168,8 +168,11 @@ def _pairs(
     rows = [np.zeros((0, 3))]
     for label in np.intersect1d(classes, true_classes):
         things, those = np.flatnonzero(classes == label), np.flatnonzero(true_classes == label)
-        inside = intersections(found[things], true[those]).astype(np.float64)
-        own, others = areas_of(found[things])[:, None], areas_of(true[those])[None]
+        inside = compute_run_intersections(found[things], true[those]).astype(np.float64)
+        own, others = (
+            compute_run_areas(found[things])[:, None],
+            compute_run_areas(true[those])[None],
+        )
         whole = np.where(crowds[those][None], own, own + others - inside)
         overlap = np.divide(inside, whole, out=np.zeros_like(inside), where=inside > 0)
         thing, other = np.nonzero(overlap >= THRESHOLDS[0])

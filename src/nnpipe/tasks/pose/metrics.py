@@ -10,19 +10,25 @@ import numpy as np
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic
 from nnpipe.tasks.average_precision import THRESHOLDS, PrecisionCurves
-from nnpipe.tasks.pose.pairing import AREAS, distances, lengths, poses_of, visible_points
+from nnpipe.tasks.pose.pairing import (
+    AREAS,
+    compute_point_distances,
+    compute_reference_lengths,
+    find_visible_points,
+    match_poses,
+)
 
 
-def _measured(
+def _create_statistic(
     of: Callable[[PrecisionCurves], Statistic], threshold: int | None = None, area: str = "all"
 ) -> Callable[[Evaluation], Statistic]:
     def prepare(found: Evaluation) -> Statistic:
-        poses, place = poses_of(found), list(AREAS).index(area)
+        poses, place = match_poses(found), list(AREAS).index(area)
         chosen = list(range(len(THRESHOLDS))) if threshold is None else [threshold]
         wanted = poses.true_picture[poses.wanted[:, place]]
         only = np.zeros(len(poses.picture), np.int64)
         return of(
-            PrecisionCurves.of(
+            PrecisionCurves.from_matches(
                 poses.picture,
                 only,
                 poses.right[:, chosen, place],
@@ -36,21 +42,21 @@ def _measured(
     return prepare
 
 
-def _precision(curves: PrecisionCurves) -> Statistic:
-    return curves.average_precision
+def _prepare_precision(curves: PrecisionCurves) -> Statistic:
+    return curves.compute_average_precision
 
 
-def _recall(curves: PrecisionCurves) -> Statistic:
-    return curves.average_recall
+def _prepare_recall(curves: PrecisionCurves) -> Statistic:
+    return curves.compute_average_recall
 
 
-def _over_persons(
+def _create_person_ratio_statistic(
     of: Callable[[Evaluation], tuple[Floats, Floats]],
 ) -> Callable[[Evaluation], Statistic]:
     """Return the ratio of two sums over persons, each ``(g,)``."""
 
     def prepare(found: Evaluation) -> Statistic:
-        picture, pictures = poses_of(found).true_picture, len(found)
+        picture, pictures = match_poses(found).true_picture, len(found)
         parts, wholes = (np.bincount(picture, each, pictures) for each in of(found))
 
         def statistic(weights: Floats) -> float:
@@ -62,46 +68,47 @@ def _over_persons(
     return prepare
 
 
-def _similar(found: Evaluation) -> tuple[Floats, Floats]:
-    poses = poses_of(found)
+def _compute_similarities(found: Evaluation) -> tuple[Floats, Floats]:
+    poses = match_poses(found)
     return poses.similarity * poses.counted, poses.counted.astype(np.float64)
 
 
-def _near(found: Evaluation) -> tuple[Floats, Floats]:
-    seen = visible_points(found) & np.isfinite(lengths(found))[:, None]
+def _count_near_points(found: Evaluation) -> tuple[Floats, Floats]:
+    seen = find_visible_points(found) & np.isfinite(compute_reference_lengths(found))[:, None]
     near = (
-        distances(found, of_sides=False) <= found.settings["pck_fraction"] * lengths(found)[:, None]
+        compute_point_distances(found, of_sides=False)
+        <= found.settings["pck_fraction"] * compute_reference_lengths(found)[:, None]
     )
     return (near & seen).sum(axis=1).astype(np.float64), seen.sum(axis=1).astype(np.float64)
 
 
-def _apart(found: Evaluation) -> tuple[Floats, Floats]:
-    apart = distances(found, of_sides=True)
-    seen = visible_points(found) & np.isfinite(apart)
+def _sum_distances(found: Evaluation) -> tuple[Floats, Floats]:
+    apart = compute_point_distances(found, of_sides=True)
+    seen = find_visible_points(found) & np.isfinite(apart)
     return np.where(seen, apart, 0).sum(axis=1), seen.sum(axis=1).astype(np.float64)
 
 
-def mean_similarities(found: Evaluation) -> Floats:
+def compute_mean_similarities(found: Evaluation) -> Floats:
     """Return the mean OKS of the persons in each picture with their pairs, ``(n,)``; NaN without
     persons.
     """
-    poses = poses_of(found)
+    poses = match_poses(found)
     persons = np.bincount(poses.true_picture, poses.counted, len(found))
     similar = np.bincount(poses.true_picture, poses.similarity * poses.counted, len(found))
     mean: Floats = np.divide(similar, persons, out=np.full(len(found), np.nan), where=persons > 0)
     return mean
 
 
-def greatest_distances(found: Evaluation) -> Floats:
+def compute_greatest_distances(found: Evaluation) -> Floats:
     """Return the greatest distance of a paired key point in each picture, in shares of its
     sides; NaN without any.
     """
-    apart = distances(found, of_sides=True)
-    apart = np.where(visible_points(found) & np.isfinite(apart), apart, -1.0).max(
+    apart = compute_point_distances(found, of_sides=True)
+    apart = np.where(find_visible_points(found) & np.isfinite(apart), apart, -1.0).max(
         axis=1, initial=-1.0
     )
     greatest = np.full(len(found), -1.0)
-    np.maximum.at(greatest, poses_of(found).true_picture, apart)
+    np.maximum.at(greatest, match_poses(found).true_picture, apart)
     return np.where(greatest < 0, np.nan, greatest)
 
 
@@ -109,20 +116,22 @@ _OVERLAPS = "mean over OKS from 0.5 to 0.95 of the precision at 101 recalls"
 
 METRICS = (
     QualityMetric(
-        "oks_ap", "AP (OKS)", "Average precision over OKS", _OVERLAPS, "share", False, statistic=_measured(_precision)
+        "oks_ap", "AP (OKS)", "Average precision over OKS", _OVERLAPS, "share", False,
+        statistic=_create_statistic(_prepare_precision)
     ),
     *(
         QualityMetric(
             f"oks_ap{number}", f"AP{number} (OKS)", f"Average precision at an OKS of 0.{number}",
             f"precision at 101 recalls, if poses of an OKS of 0.{number} are right", "share", False,
-            statistic=_measured(_precision, threshold),
+            statistic=_create_statistic(_prepare_precision, threshold),
         )
         for number, threshold in ((50, 0), (75, 5))
     ),
     *(
         QualityMetric(
             f"oks_ap_{area}", f"AP {area} (OKS)", f"Average precision of {area} persons over OKS",
-            f"{_OVERLAPS}, for persons of {sizes} pixels", "share", False, statistic=_measured(_precision, area=area),
+            f"{_OVERLAPS}, for persons of {sizes} pixels", "share", False,
+            statistic=_create_statistic(_prepare_precision, area=area),
         )
         for area, sizes in (("medium", "32 x 32 to 96 x 96"), ("large", "more than 96 x 96"))
     ),
@@ -131,32 +140,32 @@ METRICS = (
         "mean over OKS from 0.5 to 0.95 of the share of persons that are found among 20 poses in a "
         "picture",
         "share", False,
-        statistic=_measured(_recall),
+        statistic=_create_statistic(_prepare_recall),
     ),
     QualityMetric(
         "mean_oks", "Mean OKS", "Mean object key point similarity",
         "mean over persons of the similarity to the pose that is paired with them, 0 without "
         "one", "share", False,
-        statistic=_over_persons(_similar),
+        statistic=_create_person_ratio_statistic(_compute_similarities),
     ),
     QualityMetric(
         "pck", "PCK", "Key points right",
         "share of visible key points that are near enough to the true ones (Yang and Ramanan, PAMI "
         "2013)",
         "share", False,
-        statistic=_over_persons(_near),
+        statistic=_create_person_ratio_statistic(_count_near_points),
     ),
     QualityMetric(
         "point_distance", "Distance", "Mean distance of key points",
         "mean distance of visible key points of paired persons, x in shares of the picture's width "
         "and y of its height",
-        "ratio", True, statistic=_over_persons(_apart), bounds=(0.0, math.inf),
+        "ratio", True, statistic=_create_person_ratio_statistic(_sum_distances), bounds=(0.0, math.inf),
     ),
     QualityMetric(
         "greatest_point_distance", "Greatest distance", "Greatest distance of key points",
         "mean over pictures of the greatest distance of a visible key point of a paired "
         "person", "ratio", True,
         bounds=(0.0, math.inf),
-        values=greatest_distances,
+        values=compute_greatest_distances,
     ),
 )  # fmt: skip

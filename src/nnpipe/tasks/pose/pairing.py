@@ -16,7 +16,7 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.component import Component
 from nnpipe.core.evaluation import Evaluation, Ragged
 from nnpipe.core.quality_metric import Floats
-from nnpipe.tasks.average_precision import THRESHOLDS, greedy
+from nnpipe.tasks.average_precision import THRESHOLDS, match_greedily
 
 COCO_SIGMAS = (
     0.026, 0.025, 0.025, 0.035, 0.035, 0.079, 0.079, 0.072, 0.072, 0.062, 0.062, 0.107, 0.107, 0.087, 0.087, 0.089,
@@ -25,7 +25,7 @@ COCO_SIGMAS = (
 """How far people place each of COCO's 17 key points apart, in shares of the person's scale."""
 
 
-def sigmas_of(points: int, given: Sequence[float] | None = None) -> tuple[float, ...]:
+def get_sigmas(points: int, given: Sequence[float] | None = None) -> tuple[float, ...]:
     """Return the deviation of each key point: as given, COCO's for 17 points, or else 1 /
     points, as Ultralytics'.
     """
@@ -34,7 +34,7 @@ def sigmas_of(points: int, given: Sequence[float] | None = None) -> tuple[float,
     return COCO_SIGMAS if points == len(COCO_SIGMAS) else (1 / max(1, points),) * points
 
 
-def similarities(
+def compute_oks(
     points: Floats, truth: Floats, areas: Floats, boxes: Floats, sigmas: Sequence[float]
 ) -> Floats:
     """Return the OKS of each predicted pose with each true one of a picture.
@@ -85,7 +85,7 @@ _TORSO = (5, 12)  # COCO's left shoulder and right hip
 
 
 @dataclass(frozen=True, eq=False)
-class Poses:
+class PoseMatches:
     """Poses of an evaluation, matched and paired.
 
     Attributes
@@ -117,14 +117,14 @@ class Poses:
     pair: npt.NDArray[np.int64]
 
 
-def poses_of(found: Evaluation) -> Poses:
+def match_poses(found: Evaluation) -> PoseMatches:
     """Return the poses of an evaluation; they are matched once for all metrics."""
     sigmas = tuple(found.settings["sigmas"])
-    return _matched(sigmas, *(found.ragged[name] for name in (*TRUTH, *PREDICTED)))
+    return _match_poses(sigmas, *(found.ragged[name] for name in (*TRUTH, *PREDICTED)))
 
 
 @functools.lru_cache(maxsize=2)  # by identity; two, since models are compared in pairs
-def _matched(
+def _match_poses(
     sigmas: tuple[float, ...],
     truth: Ragged,
     box: Ragged,
@@ -132,7 +132,7 @@ def _matched(
     crowd: Ragged,
     points: Ragged,
     scores: Ragged,
-) -> Poses:
+) -> PoseMatches:
     areas, crowds = area.values.astype(np.float64), crowd.values.astype(bool)
     counted = (truth.values.astype(np.float64)[..., 2] > 0).any(axis=1) & ~crowds
     similarity, pair = np.zeros(len(areas)), np.full(len(areas), -1, np.int64)
@@ -144,12 +144,12 @@ def _matched(
         order = np.argsort(-scores[picture].astype(np.float64), kind="stable")[:MOST_POSES]
         rows = points[picture].astype(np.float64)[order]
         boxes = box[picture].astype(np.float64)
-        alike = similarities(rows, truth[picture].astype(np.float64), areas[own], boxes, sigmas)
+        alike = compute_oks(rows, truth[picture].astype(np.float64), areas[own], boxes, sigmas)
         thing, true = np.nonzero(alike >= THRESHOLDS[0])
         pairs.append((before + thing, own.start + true, alike[thing, true]))
         kept.append(int(points.starts[picture]) + order)
         before += len(order)
-        for of_true, of_thing in _closest(alike, np.flatnonzero(counted[own])):
+        for of_true, of_thing in _iter_closest_pairs(alike, np.flatnonzero(counted[own])):
             similarity[own.start + of_true] = alike[of_thing, of_true]
             pair[own.start + of_true] = kept[-1][of_thing]
     chosen = np.concatenate(kept)
@@ -157,13 +157,13 @@ def _matched(
     thing, true, overlap = (np.concatenate(part) for part in zip(*pairs, strict=True))
     low, high = np.array(list(AREAS.values())).T
     unwanted = ~counted[:, None] | (areas[:, None] < low) | (areas[:, None] > high)
-    right, ignored = greedy(group, thing, true, overlap, crowds, unwanted)
+    right, ignored = match_greedily(group, thing, true, overlap, crowds, unwanted)
     extents = np.ptp(points.values[chosen][..., :2].astype(np.float64), axis=1).prod(axis=-1)[
         :, None
     ]
     ignored |= ~(right | ignored) & ((extents < low) | (extents > high))[:, None, :]
     again = np.argsort(-scores.values[chosen].astype(np.float64), kind="stable")
-    return Poses(
+    return PoseMatches(
         group[again],
         right[again],
         ignored[again],
@@ -175,7 +175,7 @@ def _matched(
     )
 
 
-def _closest(alike: Floats, wanted: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+def _iter_closest_pairs(alike: Floats, wanted: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """Yield pairs of a true person and a predicted pose, the most similar ones first; each is in
     one pair at most.
     """
@@ -187,13 +187,13 @@ def _closest(alike: Floats, wanted: npt.NDArray[np.int64]) -> Iterator[tuple[int
         left[thing] = left[:, true] = -1
 
 
-def visible_points(found: Evaluation) -> npt.NDArray[np.bool_]:
+def find_visible_points(found: Evaluation) -> npt.NDArray[np.bool_]:
     """Return which key points of true persons count, ``(g, points)``."""
     seen: npt.NDArray[np.bool_] = found.ragged["truth_points"].values.astype(np.float64)[..., 2] > 0
-    return seen & poses_of(found).counted[:, None]
+    return seen & match_poses(found).counted[:, None]
 
 
-def distances(found: Evaluation, of_sides: bool) -> Floats:
+def compute_point_distances(found: Evaluation, of_sides: bool) -> Floats:
     """Return how far the paired key points are from the true ones, ``(g, points)``; infinite for
     persons without pair.
 
@@ -205,7 +205,10 @@ def distances(found: Evaluation, of_sides: bool) -> Floats:
         Whether x is in shares of the picture's width and y in shares of its height; otherwise both
         are in pixels.
     """
-    poses, truth = poses_of(found), found.ragged["truth_points"].values[..., :2].astype(np.float64)
+    poses, truth = (
+        match_poses(found),
+        found.ragged["truth_points"].values[..., :2].astype(np.float64),
+    )
     paired = poses.pair >= 0
     apart = np.full(truth.shape, np.inf)
     apart[paired] = (
@@ -217,14 +220,14 @@ def distances(found: Evaluation, of_sides: bool) -> Floats:
     return length
 
 
-def lengths(found: Evaluation) -> Floats:
+def compute_reference_lengths(found: Evaluation) -> Floats:
     """Return the length of each true person by which PCK's distance is measured, in pixels,
     ``(g,)``.
     """
     kind = found.settings["pck_length"]
     if kind == "picture":
         greatest: Floats = found.arrays["size"].max(axis=1).astype(np.float64)
-        return greatest[poses_of(found).true_picture]
+        return greatest[match_poses(found).true_picture]
     if kind == "torso":
         points = found.ragged["truth_points"].values.astype(np.float64)
         first, other = (points[:, place] for place in _TORSO)

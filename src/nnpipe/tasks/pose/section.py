@@ -13,20 +13,25 @@ from nnpipe.core.quality_metric import Floats
 from nnpipe.core.tensors import Batch
 from nnpipe.report.charts import BoxedFrame, BoxGroup
 from nnpipe.report.document import Cell, Plot, Section, Table
-from nnpipe.report.formatting import clean, digits, share
+from nnpipe.report.formatting import clean, format_number, format_share
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.task_section import (
     COLOURS,
     Picture,
     TaskPictures,
     TaskSection,
-    first_of,
-    judged_section,
-    picture_of,
+    build_evaluation_section,
+    get_first_sample,
+    get_sample_picture,
 )
-from nnpipe.tasks.frames import points_in_pixels
-from nnpipe.tasks.pose.metrics import greatest_distances, mean_similarities
-from nnpipe.tasks.pose.pairing import distances, lengths, poses_of, visible_points
+from nnpipe.tasks.frames import convert_points_to_pixels
+from nnpipe.tasks.pose.metrics import compute_greatest_distances, compute_mean_similarities
+from nnpipe.tasks.pose.pairing import (
+    compute_point_distances,
+    compute_reference_lengths,
+    find_visible_points,
+    match_poses,
+)
 from nnpipe.tasks.pose.task import Pose
 
 _COCO_POINTS = 17
@@ -36,7 +41,7 @@ _COCO_LIMBS = (
 )  # fmt: skip
 
 
-def limbs(known: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+def list_limbs(known: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
     """Return the pairs of key points that are both known and make a limb: COCO's of 17 points, of
     others none.
 
@@ -64,25 +69,25 @@ class PoseSection(TaskSection):
     task = Pose.name
     draws_samples = True
 
-    def section(self, candidates: Sequence[Candidate]) -> Section:
+    def build_section(self, candidates: Sequence[Candidate]) -> Section:
         """Return the section; candidates without judged key points have a row of dashes only."""
-        return judged_section(
+        return build_evaluation_section(
             Pose(),
             candidates,
             lambda candidate, found, judged: (
-                _points(found),
-                _worst(found),
-                *_pictures(candidate, found, judged),
+                _build_points_table(found),
+                _build_worst_table(found),
+                *_plot_pictures(candidate, found, judged),
             ),
         )
 
 
-def _points(found: Evaluation) -> Table:
+def _build_points_table(found: Evaluation) -> Table:
     """Return the table of key points; of many, those that are furthest off."""
-    seen, apart = visible_points(found), distances(found, of_sides=True)
+    seen, apart = find_visible_points(found), compute_point_distances(found, of_sides=True)
     paired = seen & np.isfinite(apart)
-    reach = found.settings["pck_fraction"] * lengths(found)[:, None]
-    near = seen & (distances(found, of_sides=False) <= reach)
+    reach = found.settings["pck_fraction"] * compute_reference_lengths(found)[:, None]
+    near = seen & (compute_point_distances(found, of_sides=False) <= reach)
     with np.errstate(invalid="ignore"):
         mean = np.where(paired, apart, 0).sum(axis=0) / paired.sum(axis=0)
         right = near.sum(axis=0) / (seen & np.isfinite(reach)).sum(axis=0)
@@ -92,8 +97,8 @@ def _points(found: Evaluation) -> Table:
     rows = tuple(
         (
             clean(found.class_names[n], 80) if n < len(found.class_names) else f"point {n}",
-            _number(float(mean[n])),
-            Cell(share(float(right[n]), 1), float(np.nan_to_num(right[n]))),
+            _format_number_cell(float(mean[n])),
+            Cell(format_share(float(right[n]), 1), float(np.nan_to_num(right[n]))),
             Cell(f"{int(seen[:, n].sum()):,}", float(seen[:, n].sum())),
         )
         for n in chosen
@@ -104,44 +109,44 @@ def _points(found: Evaluation) -> Table:
     return Table(header, rows, sortable=True, caption=caption)
 
 
-def _number(value: float) -> Cell:
-    return Cell(digits(value), value if np.isfinite(value) else 0.0)
+def _format_number_cell(value: float) -> Cell:
+    return Cell(format_number(value), value if np.isfinite(value) else 0.0)
 
 
-def _worst(found: Evaluation) -> Table:
+def _build_worst_table(found: Evaluation) -> Table:
     """Return the table of the pictures whose persons are least similar to the predicted poses."""
-    persons = np.bincount(poses_of(found).true_picture, poses_of(found).counted, len(found))
-    mean, furthest = mean_similarities(found), greatest_distances(found)
+    persons = np.bincount(match_poses(found).true_picture, match_poses(found).counted, len(found))
+    mean, furthest = compute_mean_similarities(found), compute_greatest_distances(found)
     rows = tuple(
         (
             Cell(f"{n + 1:,}", float(n + 1)),
             Cell(f"{int(persons[n]):,}", float(persons[n])),
-            Cell(share(float(mean[n]), 1), float(mean[n])),
-            _number(float(furthest[n])),
+            Cell(format_share(float(mean[n]), 1), float(mean[n])),
+            _format_number_cell(float(furthest[n])),
         )
-        for n in _worst_first(mean)[:_WORST]
+        for n in _sort_worst_first(mean)[:_WORST]
     )
     header = ("Sample", "Persons", "Mean OKS", "Greatest distance")
     return Table(header, rows, sortable=True, caption="The pictures with the least mean OKS")
 
 
-def _worst_first(mean: Floats) -> npt.NDArray[np.int64]:
+def _sort_worst_first(mean: Floats) -> npt.NDArray[np.int64]:
     """Return the pictures with persons, those with the least mean OKS first."""
     order: npt.NDArray[np.int64] = np.argsort(mean, kind="stable")  # NaN is last
     return order[: int(np.count_nonzero(~np.isnan(mean)))]
 
 
-def _pictures(candidate: Candidate, found: Evaluation, candidates: int) -> tuple[Plot, ...]:
+def _plot_pictures(candidate: Candidate, found: Evaluation, candidates: int) -> tuple[Plot, ...]:
     """Return drawings of the pictures with the least mean OKS: true persons, and the poses
     paired with them.
     """
-    mean = mean_similarities(found)
-    chosen = _worst_first(mean)[: _DRAWN if candidates == 1 else _DRAWN_OF_SEVERAL]
-    return tuple(_picture(candidate, found, int(n), float(mean[n])) for n in chosen)
+    mean = compute_mean_similarities(found)
+    chosen = _sort_worst_first(mean)[: _DRAWN if candidates == 1 else _DRAWN_OF_SEVERAL]
+    return tuple(_plot_picture(candidate, found, int(n), float(mean[n])) for n in chosen)
 
 
-def _picture(candidate: Candidate, found: Evaluation, number: int, similarity: float) -> Plot:
-    poses = poses_of(found)
+def _plot_picture(candidate: Candidate, found: Evaluation, number: int, similarity: float) -> Plot:
+    poses = match_poses(found)
     own = np.flatnonzero((poses.true_picture == number) & poses.counted)[:_MOST_PERSONS]
     paired = own[poses.pair[own] >= 0]
     truth = found.ragged["truth_points"].values.astype(np.float64)
@@ -150,41 +155,47 @@ def _picture(candidate: Candidate, found: Evaluation, number: int, similarity: f
     height, width = (float(each) for each in found.arrays["size"][number])
     seen = truth[..., 2] > 0
     matched = guessed[poses.pair[paired]]
-    if any(limbs(known) for known in seen[own]):
+    if any(list_limbs(known) for known in seen[own]):
         between: tuple[Floats, ...] = ()
         told = "broken lines are the truth"
     else:
-        between = _between(truth[paired], matched, seen[paired])
+        between = _create_error_lines(truth[paired], matched, seen[paired])
         told = "a line leads from each true one, in black, to the predicted one"
     groups = (
-        BoxGroup("truth", none, (), -1, _limbs(truth[own], seen[own])),
+        BoxGroup("truth", none, (), -1, _create_limb_lines(truth[own], seen[own])),
         BoxGroup(
-            candidate.name, none, (), candidate.number, (*_limbs(matched, seen[paired]), *between)
+            candidate.name,
+            none,
+            (),
+            candidate.number,
+            (*_create_limb_lines(matched, seen[paired]), *between),
         ),
     )
     return Plot(
-        BoxedFrame(max(width, 1.0), max(height, 1.0), groups, picture_of(found, number)),
+        BoxedFrame(max(width, 1.0), max(height, 1.0), groups, get_sample_picture(found, number)),
         f"{candidate.number + 1}-pose-{number + 1}",
         f"{candidate.name}, sample {number + 1:,}: key points that are visible; {told}",
         f"Key points of {candidate.name} in sample {number + 1:,}: the mean OKS of its persons is "
-        f"{share(similarity)}.",
+        f"{format_share(similarity)}.",
     )
 
 
-def _between(truth: Floats, guessed: Floats, seen: npt.NDArray[np.bool_]) -> tuple[Floats, ...]:
+def _create_error_lines(
+    truth: Floats, guessed: Floats, seen: npt.NDArray[np.bool_]
+) -> tuple[Floats, ...]:
     """Return a line from each visible key point to the predicted one, to show which belong
     together.
     """
     return tuple(np.stack([truth[seen][:, :2], guessed[seen][:, :2]], axis=1))
 
 
-def _limbs(points: Floats, seen: npt.NDArray[np.bool_]) -> tuple[Floats, ...]:
+def _create_limb_lines(points: Floats, seen: npt.NDArray[np.bool_]) -> tuple[Floats, ...]:
     """Return the lines between key points of persons, COCO's limbs where there are 17 points,
     and all single points.
     """
     lines: list[Floats] = []
     for person, known in zip(points[..., :2], seen, strict=True):
-        lines += [person[list(pair)] for pair in limbs(known)]
+        lines += [person[list(pair)] for pair in list_limbs(known)]
         lines += [person[place : place + 1] for place in np.flatnonzero(known)]
     return tuple(lines)
 
@@ -198,7 +209,7 @@ class PosePictures(TaskPictures):
 
     task = Pose.name
 
-    def drawn(
+    def draw(
         self, picture: Picture, predictions: Batch, class_names: Sequence[str]
     ) -> tuple[Picture, str]:
         """Return the picture with key points, and how many persons there are."""
@@ -206,11 +217,11 @@ class PosePictures(TaskPictures):
 
         image = Image.fromarray(picture)
         pen, width = ImageDraw.Draw(image), max(2, picture.shape[1] // 200)
-        persons = _sure(predictions, picture.shape[:2])
+        persons = _select_confident(predictions, picture.shape[:2])
         for number, person in enumerate(persons):
             colour = COLOURS[number % len(COLOURS)]
             known = person[:, 2] >= _SURE
-            for one, other in limbs(known):
+            for one, other in list_limbs(known):
                 pen.line([*person[one, :2], *person[other, :2]], fill=colour, width=width)
             for x, y in person[known, :2].tolist():
                 pen.ellipse(
@@ -221,20 +232,20 @@ class PosePictures(TaskPictures):
             image
         ), f"{len(persons)} person{'s' * (len(persons) != 1)} with scores from {_SURE} on"
 
-    def difference(self, picture: Picture, one: Batch, other: Batch) -> float:
+    def measure_difference(self, picture: Picture, one: Batch, other: Batch) -> float:
         """Return the mean distance of the key points of the most certain persons, and 1 for each
         person too many.
 
         Distances have x in shares of the picture's width and y of its height.
         """
-        first, second = (_sure(each, picture.shape[:2]) for each in (one, other))
+        first, second = (_select_confident(each, picture.shape[:2]) for each in (one, other))
         common = min(len(first), len(second))
         sides = np.array(picture.shape[1::-1], np.float64)
         apart = np.linalg.norm((first[:common, :, :2] - second[:common, :, :2]) / sides, axis=2)
         return float(apart.mean() if apart.size else 0) + abs(len(first) - len(second))
 
 
-def _sure(predictions: Batch, size: tuple[int, ...]) -> Floats:
+def _select_confident(predictions: Batch, size: tuple[int, ...]) -> Floats:
     """Return the certain persons, ``(k, points, 3)``, in pixels."""
     if "points" not in predictions:
         raise SpecMismatch(
@@ -242,11 +253,15 @@ def _sure(predictions: Batch, size: tuple[int, ...]) -> Floats:
         )
     points = np.asarray(predictions["points"], np.float64)
     if "frame" in predictions:
-        places = points_in_pixels(points[..., :2], predictions["frame"], np.array([size], np.int64))
+        places = convert_points_to_pixels(
+            points[..., :2], predictions["frame"], np.array([size], np.int64)
+        )
         points = np.concatenate([places, points[..., 2:]], axis=-1)
-    found = first_of(points)[: int(predictions["count"][0]) if "count" in predictions else None]
+    found = get_first_sample(points)[
+        : int(predictions["count"][0]) if "count" in predictions else None
+    ]
     scores = (
-        first_of(predictions["scores"])[: len(found)]
+        get_first_sample(predictions["scores"])[: len(found)]
         if "scores" in predictions
         else found[..., 2].mean(axis=1)
     )

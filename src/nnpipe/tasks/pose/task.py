@@ -12,9 +12,9 @@ from nnpipe.core.evaluation import Evaluation, Ragged
 from nnpipe.core.quality_metric import Floats, QualityMetric
 from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, DatasetSpec, show_shape
-from nnpipe.tasks.frames import points_in_pixels
-from nnpipe.tasks.pose.metrics import METRICS, mean_similarities
-from nnpipe.tasks.pose.pairing import PREDICTED, TRUTH, PoseSettings, sigmas_of
+from nnpipe.tasks.frames import convert_points_to_pixels
+from nnpipe.tasks.pose.metrics import METRICS, compute_mean_similarities
+from nnpipe.tasks.pose.pairing import PREDICTED, TRUTH, PoseSettings, get_sigmas
 from nnpipe.tasks.predictions import INTEGERS, NUMBERS, check_alike, check_array
 
 _TORSO_POINTS = 17
@@ -54,18 +54,18 @@ class Pose(PoseSettings, Task):
         """
         return METRICS
 
-    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def _evaluate(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate predicted key points."""
         true: npt.NDArray[Any] = truth["points"]
         number = true.shape[2]
-        points, scores, counts = _predicted(predictions, len(true), number)
+        points, scores, counts = _check_predictions(predictions, len(true), number)
         if "frame" in predictions:
-            places = points_in_pixels(points[..., :2], predictions["frame"], truth["size"])
+            places = convert_points_to_pixels(points[..., :2], predictions["frame"], truth["size"])
             points = np.concatenate([places, points[..., 2:]], axis=-1)
-        boxes = truth["boxes"] if "boxes" in truth else _around(true)
+        boxes = truth["boxes"] if "boxes" in truth else _compute_bounding_boxes(true)
         area = truth["area"] if "area" in truth else 0.53 * boxes[..., 2:].prod(axis=-1)
         crowd = truth.get("crowd", np.zeros(true.shape[:2], np.uint8))
-        sigmas = sigmas_of(number, self.sigmas)
+        sigmas = get_sigmas(number, self.sigmas)
         if len(sigmas) != number or (self.pck_length == "torso" and number != _TORSO_POINTS):
             wanted = (
                 f"{len(sigmas)} deviations"
@@ -87,7 +87,7 @@ class Pose(PoseSettings, Task):
             self.name,
             {"size": truth["size"].astype(np.int32)},
             spec.class_names,
-            {name: Ragged.of_padded(values, own) for name, (values, own) in held.items()},
+            {name: Ragged.from_padded(values, own) for name, (values, own) in held.items()},
             {
                 "sigmas": list(sigmas),
                 "pck_fraction": self.pck_fraction,
@@ -127,7 +127,7 @@ class Pose(PoseSettings, Task):
         """Return what the mean OKS of the persons in each picture lacks to 1; NaN without
         persons.
         """
-        return np.asarray(1 - mean_similarities(evaluation))
+        return np.asarray(1 - compute_mean_similarities(evaluation))
 
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return the true key points."""
@@ -146,7 +146,7 @@ class Pose(PoseSettings, Task):
         }
 
 
-def _predicted(
+def _check_predictions(
     predictions: Batch, count: int, number: int
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.int64]]:
     """Return points, scores and the number of persons in each picture, after a check of their
@@ -176,7 +176,7 @@ def _predicted(
     return points, scores, counts
 
 
-def _around(points: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+def _compute_bounding_boxes(points: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """Return the boxes around visible points, ``(n, m, 4)``; empty ones without any."""
     seen = points[..., 2:] > 0
     low = np.where(seen, points[..., :2], np.inf).min(axis=2)

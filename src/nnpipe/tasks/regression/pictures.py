@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from nnpipe.core.tensors import Batch
-from nnpipe.report.task_section import Picture, TaskPictures, first_of
-from nnpipe.tasks.predictions import only
+from nnpipe.report.task_section import Picture, TaskPictures, get_first_sample
+from nnpipe.tasks.predictions import get_tensor
 from nnpipe.tasks.regression.task import Regression
 
 _MOST = 8
@@ -19,17 +19,19 @@ class RegressionPictures(TaskPictures):
 
     task = Regression.name
 
-    def drawn(
+    def draw(
         self, picture: Picture, predictions: Batch, class_names: Sequence[str]
     ) -> tuple[Picture, str]:
         """Return the picture as it is, and the first predicted numbers."""
-        values = first_of(only(predictions, "value")).ravel()
+        values = get_first_sample(get_tensor(predictions, "value")).ravel()
         told = ", ".join(f"{value:.4g}" for value in values[:_MOST])
         return picture, told + (f", ... ({values.size:,} numbers)" if values.size > _MOST else "")
 
-    def difference(self, picture: Picture, one: Batch, other: Batch) -> float:
+    def measure_difference(self, picture: Picture, one: Batch, other: Batch) -> float:
         """Return the greatest difference of a number."""
-        first, second = (first_of(only(each, "value")).ravel() for each in (one, other))
+        first, second = (
+            get_first_sample(get_tensor(each, "value")).ravel() for each in (one, other)
+        )
         if len(first) != len(second):
             return float("inf")
         return float(np.nan_to_num(np.abs(first - second)).max(initial=0.0))

@@ -8,10 +8,10 @@ import numpy as np
 
 from nnpipe.core.errors import SpecMismatch
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic, mean_of
+from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic, build_mean_statistic
 from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, DatasetSpec, show_shape
-from nnpipe.tasks.predictions import NUMBERS, check_alike, check_array, only
+from nnpipe.tasks.predictions import NUMBERS, check_alike, check_array, get_tensor
 
 
 class Regression(Task):
@@ -33,9 +33,9 @@ class Regression(Task):
         """
         return _METRICS
 
-    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def _evaluate(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate predicted numbers."""
-        predicted, value = only(predictions, "value"), truth["value"]
+        predicted, value = get_tensor(predictions, "value"), truth["value"]
         wanted, given = (
             [length for length in each.shape[1:] if length != 1] for each in (value, predicted)
         )
@@ -71,23 +71,23 @@ class Regression(Task):
         return {"value": np.full(truth["value"].shape, np.inf, np.float32)}
 
 
-def _errors(found: Evaluation) -> Floats:
+def _compute_errors(found: Evaluation) -> Floats:
     difference: Floats = found.arrays["predicted"].astype(np.float64) - found.arrays["truth"]
     return difference.reshape(len(found), -1)
 
 
-def _absolute(found: Evaluation) -> Floats:
-    mean: Floats = np.abs(_errors(found)).mean(axis=1)
+def _compute_absolute_errors(found: Evaluation) -> Floats:
+    mean: Floats = np.abs(_compute_errors(found)).mean(axis=1)
     return mean
 
 
-def _root(found: Evaluation) -> Statistic:
-    mean = mean_of((_errors(found) ** 2).mean(axis=1))
+def _prepare_root_mean_square(found: Evaluation) -> Statistic:
+    mean = build_mean_statistic((_compute_errors(found) ** 2).mean(axis=1))
     return lambda weights: float(np.sqrt(mean(weights)))
 
 
-def _explained(found: Evaluation) -> Statistic:
-    mean = mean_of((_errors(found) ** 2).sum(axis=1))
+def _prepare_explained_variance(found: Evaluation) -> Statistic:
+    mean = build_mean_statistic((_compute_errors(found) ** 2).sum(axis=1))
     truth = found.arrays["truth"].astype(np.float64).reshape(len(found), -1)
     truth = truth - truth.mean(axis=0)  # a common offset changes nothing but the rounding
     own = (truth**2).sum(axis=1)
@@ -106,16 +106,16 @@ _METRICS = (
     QualityMetric(
         "mae", "MAE", "Mean absolute error", "mean distance of predicted from true "
             "numbers", "ratio", True,
-        values=_absolute, bounds=(0.0, math.inf),
+        values=_compute_absolute_errors, bounds=(0.0, math.inf),
     ),
     QualityMetric(
         "rmse", "RMSE", "Root of the mean squared error", "root of the mean squared "
             "distance", "ratio", True,
-        statistic=_root, bounds=(0.0, math.inf),
+        statistic=_prepare_root_mean_square, bounds=(0.0, math.inf),
     ),
     QualityMetric(
         "r2", "R²", "Coefficient of determination", "1 less the squared errors by the squared "
             "deviations of the truth",
-        "ratio", False, statistic=_explained, bounds=(-math.inf, 1.0),
+        "ratio", False, statistic=_prepare_explained_variance, bounds=(-math.inf, 1.0),
     ),
 )  # fmt: skip

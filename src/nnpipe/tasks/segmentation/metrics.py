@@ -40,20 +40,20 @@ class ClassPixels:
         """Right pixels by those that are or were called of the class; NaN for a class that is
         nowhere.
         """
-        return _ratio(self.right, self.true + self.called - self.right)
+        return _compute_ratio(self.right, self.true + self.called - self.right)
 
     @property
     def dice(self) -> Floats:
         """Twice the right pixels by those that are and those that were called of the class."""
-        return _ratio(2 * self.right, self.true + self.called)
+        return _compute_ratio(2 * self.right, self.true + self.called)
 
     @property
     def boundary_iou(self) -> Floats:
         """The same as ``iou``, of pixels near contours only."""
-        return _ratio(self.near_both, self.near_either)
+        return _compute_ratio(self.near_both, self.near_either)
 
 
-def class_pixels(
+def prepare_class_pixels(
     found: Evaluation,
 ) -> tuple[npt.NDArray[np.int64], Callable[[Floats], ClassPixels]]:
     """Return the classes of an evaluation, and a function that counts their pixels for weights
@@ -79,10 +79,12 @@ def class_pixels(
     )
     # sums of all weightings are one product each then
     if len(found) * len(parts) * count <= _DENSE:
-        table = np.concatenate([_dense(part, len(found), count) for part in parts], axis=1)
+        table = np.concatenate(
+            [_compute_dense_sums(part, len(found), count) for part in parts], axis=1
+        )
         return classes, lambda weights: ClassPixels(*(weights @ table).reshape(len(parts), count))
 
-    def counted(weights: Floats) -> ClassPixels:
+    def count_pixels(weights: Floats) -> ClassPixels:
         return ClassPixels(
             *(
                 np.bincount(place, weights[owner] * each, count).astype(np.float64)
@@ -90,10 +92,10 @@ def class_pixels(
             )
         )
 
-    return classes, counted
+    return classes, count_pixels
 
 
-def _dense(
+def _compute_dense_sums(
     part: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats], pictures: int, count: int
 ) -> Floats:
     """Return sums by picture and class, ``(pictures, classes)``."""
@@ -102,7 +104,7 @@ def _dense(
     return sums.astype(np.float64).reshape(pictures, count)
 
 
-def true_pixels(found: Evaluation) -> npt.NDArray[np.int64]:
+def count_true_pixels(found: Evaluation) -> npt.NDArray[np.int64]:
     """Return picture, true class and number of pixels, ``(k, 3)``, of all classes in all
     pictures, sorted.
     """
@@ -116,16 +118,18 @@ def true_pixels(found: Evaluation) -> npt.NDArray[np.int64]:
     return np.concatenate([kinds, numbers[:, None]], axis=1)
 
 
-def _ratio(part: Floats, whole: Floats) -> Floats:
+def _compute_ratio(part: Floats, whole: Floats) -> Floats:
     found: Floats = np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)
     return found
 
 
-def _over_classes(measure: Callable[[ClassPixels], Floats]) -> Callable[[Evaluation], Statistic]:
+def _create_class_mean_statistic(
+    measure: Callable[[ClassPixels], Floats],
+) -> Callable[[Evaluation], Statistic]:
     """Return the mean of a measure over the classes that are in the truth."""
 
     def prepare(found: Evaluation) -> Statistic:
-        _, counted = class_pixels(found)
+        _, counted = prepare_class_pixels(found)
 
         def statistic(weights: Floats) -> float:
             pixels = counted(weights)
@@ -139,7 +143,7 @@ def _over_classes(measure: Callable[[ClassPixels], Floats]) -> Callable[[Evaluat
     return prepare
 
 
-def _pixels(found: Evaluation) -> Statistic:
+def _prepare_pixel_accuracy(found: Evaluation) -> Statistic:
     pixels = found.ragged["pixels"]
     rows, count = pixels.values.astype(np.int64), len(found)
     numbers = rows[:, 2].astype(np.float64)
@@ -159,24 +163,24 @@ METRICS = (
         "mean over the classes in the truth of the pixels right by those that are or were called "
         "of the class",
         "share", False,
-        statistic=_over_classes(lambda pixels: pixels.iou),
+        statistic=_create_class_mean_statistic(lambda pixels: pixels.iou),
     ),
     QualityMetric(
         "mean_dice", "Mean Dice", "Mean Dice coefficient",
         "mean over the classes in the truth of twice the pixels right by those that are and those "
         "that were called of "
         "the class", "share", False,
-        statistic=_over_classes(lambda pixels: pixels.dice),
+        statistic=_create_class_mean_statistic(lambda pixels: pixels.dice),
     ),
     QualityMetric(
         "pixel_accuracy", "Pixels", "Pixels right", "share of the pixels whose class is right",
-        "share", False, statistic=_pixels,
+        "share", False, statistic=_prepare_pixel_accuracy,
     ),
     QualityMetric(
         "boundary_iou", "Boundary IoU", "Mean boundary intersection over union",
         "mean over the classes in the truth of the IoU of pixels near contours (Cheng et al., CVPR "
         "2021)",
         "share", False,
-        statistic=_over_classes(lambda pixels: pixels.boundary_iou),
+        statistic=_create_class_mean_statistic(lambda pixels: pixels.boundary_iou),
     ),
 )  # fmt: skip

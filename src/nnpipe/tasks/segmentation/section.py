@@ -12,20 +12,20 @@ from nnpipe.core.errors import SpecMismatch
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.tensors import Batch, show_shape
 from nnpipe.report.document import Cell, Section, Table
-from nnpipe.report.formatting import clean, share
+from nnpipe.report.formatting import clean, format_share
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.task_section import (
     COLOURS,
     Picture,
     TaskPictures,
     TaskSection,
-    class_name,
-    judged_section,
-    mixed,
+    blend_colours,
+    build_evaluation_section,
+    get_class_label,
 )
-from nnpipe.tasks.frames import on_picture
-from nnpipe.tasks.predictions import only
-from nnpipe.tasks.segmentation.metrics import class_pixels
+from nnpipe.tasks.frames import map_to_picture
+from nnpipe.tasks.predictions import get_tensor
+from nnpipe.tasks.segmentation.metrics import prepare_class_pixels
 from nnpipe.tasks.segmentation.task import Segmentation
 
 _MANY = 40  # classes that a table shows
@@ -39,16 +39,18 @@ class SegmentationSection(TaskSection):
 
     task = Segmentation.name
 
-    def section(self, candidates: Sequence[Candidate]) -> Section:
+    def build_section(self, candidates: Sequence[Candidate]) -> Section:
         """Return the section; candidates without judged masks have a row of dashes only."""
-        return judged_section(
-            Segmentation(), candidates, lambda _, found, __: (_classes(found), _confusions(found))
+        return build_evaluation_section(
+            Segmentation(),
+            candidates,
+            lambda _, found, __: (_build_class_table(found), _build_confusions_table(found)),
         )
 
 
-def _classes(found: Evaluation) -> Table:
+def _build_class_table(found: Evaluation) -> Table:
     """Return the table of the classes in the truth; of many, those with the least IoU."""
-    numbers, counted = class_pixels(found)
+    numbers, counted = prepare_class_pixels(found)
     pixels = counted(np.ones(len(found)))
     there = np.flatnonzero(pixels.true > 0)
     chosen = (
@@ -59,9 +61,9 @@ def _classes(found: Evaluation) -> Table:
         precision, recall = pixels.right / pixels.called, pixels.right / pixels.true
     rows = tuple(
         (
-            Cell(_name(found, int(numbers[n]))),
+            Cell(_format_class_name(found, int(numbers[n]))),
             *(
-                _share_cell(values[n])
+                _format_share_cell(values[n])
                 for values in (
                     pixels.iou,
                     pixels.dice,
@@ -79,7 +81,7 @@ def _classes(found: Evaluation) -> Table:
     return Table(header, rows, sortable=True, caption=f"Every class in the truth{few}")
 
 
-def _confusions(found: Evaluation) -> Table:
+def _build_confusions_table(found: Evaluation) -> Table:
     """Return the table of the classes that are most often taken for others."""
     rows: npt.NDArray[np.int64] = found.ragged["pixels"].values.astype(np.int64)
     kinds, places = np.unique(rows[:, :2], axis=0, return_inverse=True)
@@ -91,10 +93,10 @@ def _confusions(found: Evaluation) -> Table:
     chosen = wrong[np.argsort(-counts[wrong], kind="stable")][:_CONFUSIONS]
     cells = tuple(
         (
-            _name(found, int(kinds[n, 0])),
-            _name(found, int(kinds[n, 1])),
+            _format_class_name(found, int(kinds[n, 0])),
+            _format_class_name(found, int(kinds[n, 1])),
             Cell(f"{int(counts[n]):,}", float(counts[n])),
-            _share_cell(counts[n] / of_class[int(kinds[n, 0])]),
+            _format_share_cell(counts[n] / of_class[int(kinds[n, 0])]),
         )
         for n in chosen
     )
@@ -102,7 +104,7 @@ def _confusions(found: Evaluation) -> Table:
     return Table(header, cells, sortable=True, caption="Most common confusions")
 
 
-def _name(found: Evaluation, number: int) -> str:
+def _format_class_name(found: Evaluation, number: int) -> str:
     return (
         clean(found.class_names[number], 80)
         if number < len(found.class_names)
@@ -110,9 +112,9 @@ def _name(found: Evaluation, number: int) -> str:
     )
 
 
-def _share_cell(value: float) -> Cell:
+def _format_share_cell(value: float) -> Cell:
     value = float(value)
-    return Cell(share(value, 1), value if np.isfinite(value) else None)
+    return Cell(format_share(value, 1), value if np.isfinite(value) else None)
 
 
 _NAMED = 6
@@ -123,33 +125,37 @@ class SegmentationPictures(TaskPictures):
 
     task = Segmentation.name
 
-    def drawn(
+    def draw(
         self, picture: Picture, predictions: Batch, class_names: Sequence[str]
     ) -> tuple[Picture, str]:
         """Return the picture with coloured classes, and the shares of the largest classes."""
-        whole = _mask(predictions, picture)
+        whole = _map_mask_to_picture(predictions, picture)
         coloured = whole > 0
-        drawn = mixed(picture, coloured, np.array(COLOURS)[whole[coloured] % len(COLOURS)])
+        drawn = blend_colours(picture, coloured, np.array(COLOURS)[whole[coloured] % len(COLOURS)])
         numbers, counts = np.unique(whole, return_counts=True)
         order = np.argsort(-counts, kind="stable")[:_NAMED]
         told = ", ".join(
-            f"{class_name(int(numbers[n]), class_names)} {counts[n] / whole.size:.0%}"
+            f"{get_class_label(int(numbers[n]), class_names)} {counts[n] / whole.size:.0%}"
             for n in order
         )
         return drawn, told
 
-    def difference(self, picture: Picture, one: Batch, other: Batch) -> float:
+    def measure_difference(self, picture: Picture, one: Batch, other: Batch) -> float:
         """Return the share of pixels with different classes."""
-        return float(np.mean(_mask(one, picture) != _mask(other, picture)))
+        return float(
+            np.mean(_map_mask_to_picture(one, picture) != _map_mask_to_picture(other, picture))
+        )
 
 
-def _mask(predictions: Batch, picture: Picture) -> npt.NDArray[Any]:
+def _map_mask_to_picture(predictions: Batch, picture: Picture) -> npt.NDArray[Any]:
     """Return the class of each pixel of the picture, ``(height, width)``."""
-    found: npt.NDArray[Any] = only({n: a for n, a in predictions.items() if n != "frame"}, "mask")
+    found: npt.NDArray[Any] = get_tensor(
+        {n: a for n, a in predictions.items() if n != "frame"}, "mask"
+    )
     if found.ndim == 4:
         found = np.argmax(found, axis=3)
     if found.ndim != 3 or found.dtype.kind not in "iu":
         raise SpecMismatch(
             f"masks must be class numbers (n, height, width), not {show_shape(found.shape)}"
         )
-    return np.asarray(on_picture(found[0], predictions.get("frame"), picture.shape))
+    return np.asarray(map_to_picture(found[0], predictions.get("frame"), picture.shape))

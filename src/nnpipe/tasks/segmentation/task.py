@@ -13,9 +13,9 @@ from nnpipe.core.evaluation import Evaluation, Ragged
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, DatasetSpec, show_shape
-from nnpipe.tasks.frames import cells_of_pixels
-from nnpipe.tasks.predictions import INTEGERS, check_array, only
-from nnpipe.tasks.segmentation.metrics import METRICS, true_pixels
+from nnpipe.tasks.frames import find_pixel_cells
+from nnpipe.tasks.predictions import INTEGERS, check_array, get_tensor
+from nnpipe.tasks.segmentation.metrics import METRICS, count_true_pixels
 
 # Pixels near contours, by which the boundary IoU judges how well a mask follows the outline of
 # things.
@@ -26,7 +26,7 @@ from nnpipe.tasks.segmentation.metrics import METRICS, true_pixels
 # many columns away as its square structuring element reaches.
 
 
-def near_contours(labels: npt.NDArray[np.int64], reach: int) -> npt.NDArray[np.bool_]:
+def find_near_contours(labels: npt.NDArray[np.int64], reach: int) -> npt.NDArray[np.bool_]:
     """Return which pixels are near the contour of their class.
 
     Parameters
@@ -38,18 +38,18 @@ def near_contours(labels: npt.NDArray[np.int64], reach: int) -> npt.NDArray[np.b
 
     Examples
     --------
-    >>> near_contours(np.array([[0, 0, 0, 0, 1, 1, 1, 1]]).repeat(9, axis=0), 1)[4].astype(int)
+    >>> find_near_contours(np.array([[0, 0, 0, 0, 1, 1, 1, 1]]).repeat(9, axis=0), 1)[4].astype(int)
     array([1, 0, 0, 1, 1, 0, 0, 1])
     """
     # A square of one class: each of its rows is of one class, and so is one of its columns.
-    along = _alike(labels[:, 1:] == labels[:, :-1], reach)
-    rows = _all_within(along.T, reach).T
-    column = _alike((labels[1:] == labels[:-1]).T, reach).T
+    along = _find_uniform(labels[:, 1:] == labels[:, :-1], reach)
+    rows = _find_all_within(along.T, reach).T
+    column = _find_uniform((labels[1:] == labels[:-1]).T, reach).T
     near: npt.NDArray[np.bool_] = ~(rows & column)
     return near
 
 
-def _alike(same: npt.NDArray[np.bool_], reach: int) -> npt.NDArray[np.bool_]:
+def _find_uniform(same: npt.NDArray[np.bool_], reach: int) -> npt.NDArray[np.bool_]:
     """Return for each place of each row whether all neighbours up to ``reach`` away are alike.
 
     ``same`` says whether neighbours are, ``(rows, places - 1)``; a place whose neighbours leave the
@@ -66,7 +66,7 @@ def _alike(same: npt.NDArray[np.bool_], reach: int) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _all_within(held: npt.NDArray[np.bool_], reach: int) -> npt.NDArray[np.bool_]:
+def _find_all_within(held: npt.NDArray[np.bool_], reach: int) -> npt.NDArray[np.bool_]:
     """Return for each place of each row whether all places up to ``reach`` away hold, and are in
     the row.
     """
@@ -137,31 +137,31 @@ class Segmentation(Task):
         shares: npt.NDArray[np.float64] = np.full(len(evaluation), np.nan)
         return np.asarray(np.divide(wrong, whole, out=shares, where=whole > 0))
 
-    def _sample_words(self, evaluation: Evaluation, number: int) -> str:
+    def _describe_sample(self, evaluation: Evaluation, number: int) -> str:
         """Return the share of wrong pixels."""
         return (
             f"{100 * float(self.sample_errors(evaluation)[number]):.1f}\u00a0% of the pixels are "
             f"wrong"
         )
 
-    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def _evaluate(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate predicted classes of pixels."""
         mask, classes = truth["mask"], len(spec.class_names)
-        predicted = self._predicted(predictions, mask, classes)
+        predicted = self._get_predicted_classes(predictions, mask, classes)
         sizes = truth.get("size", np.tile(np.array(mask.shape[1:], np.int64), (len(mask), 1)))
         pixels, contours = [], []
         for place, (height, width) in enumerate(sizes.tolist()):
             true, given = mask[place, :height, :width], predicted[place]
             if "frame" in predictions:
-                rows, columns = cells_of_pixels(
+                rows, columns = find_pixel_cells(
                     predictions["frame"][place], sizes[place], given.shape
                 )
                 given = given[rows[:, None], columns]
-            found = self._judged(true, given[:height, :width], classes)
+            found = self._count_pixels(true, given[:height, :width], classes)
             pixels.append(found[0])
             contours.append(found[1])
         rows_ = (
-            {"pixels": Ragged.of_rows(pixels), "contours": Ragged.of_rows(contours)}
+            {"pixels": Ragged.from_rows(pixels), "contours": Ragged.from_rows(contours)}
             if pixels
             else {
                 name: Ragged(np.zeros((0, 3), np.int64), np.zeros(0, np.int64))
@@ -171,13 +171,13 @@ class Segmentation(Task):
         settings = {"ignored": self.ignored, "contour_width": self.contour_width}
         return Evaluation(self.name, {}, spec.class_names, rows_, settings)
 
-    def _predicted(
+    def _get_predicted_classes(
         self, predictions: Batch, mask: npt.NDArray[Any], classes: int
     ) -> npt.NDArray[Any]:
         """Return predicted class numbers, ``(n, height, width)``, after a check of their shape
         and range.
         """
-        predicted: npt.NDArray[Any] = only(predictions, "mask")
+        predicted: npt.NDArray[Any] = get_tensor(predictions, "mask")
         if predicted.ndim == 4 and predicted.shape[3] == classes:
             predicted = np.argmax(predicted, axis=3)
         framed = "frame" in predictions
@@ -205,7 +205,7 @@ class Segmentation(Task):
             )
         return predicted
 
-    def _judged(
+    def _count_pixels(
         self, true: npt.NDArray[Any], given: npt.NDArray[Any], classes: int
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return the rows of one picture: pixels by true and predicted class, and pixels near
@@ -224,7 +224,7 @@ class Segmentation(Task):
         bare = np.where(counted, true, -1).astype(np.int64)
         covered = np.where(counted, given, -1).astype(np.int64)
         reach = max(1, round(self.contour_width * float(np.hypot(*true.shape))))
-        own, others = (near_contours(labels, reach) & counted for labels in (bare, covered))
+        own, others = (find_near_contours(labels, reach) & counted for labels in (bare, covered))
         both = np.bincount(bare[own & others & (bare == covered)], minlength=classes)
         either = (
             np.bincount(bare[own], minlength=classes)
@@ -256,7 +256,7 @@ class Segmentation(Task):
 
     def same_samples(self, one: Evaluation, other: Evaluation) -> bool:
         """Return whether both have as many pixels of each true class in each picture."""
-        first, second = true_pixels(one), true_pixels(other)
+        first, second = count_true_pixels(one), count_true_pixels(other)
         return (
             len(one) == len(other) and first.shape == second.shape and np.array_equal(first, second)
         )

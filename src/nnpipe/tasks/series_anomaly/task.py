@@ -16,7 +16,13 @@ from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic
 from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, DatasetSpec
-from nnpipe.tasks.predictions import INTEGERS, NUMBERS, check_array, constant_scores, scores_of
+from nnpipe.tasks.predictions import (
+    INTEGERS,
+    NUMBERS,
+    check_array,
+    get_anomaly_scores,
+    warn_of_constant_scores,
+)
 
 # The score of the Numenta Anomaly Benchmark (Lavin and Ahmad, arXiv:1510.03336;
 # github.com/numenta/NAB).
@@ -59,7 +65,7 @@ PROFILES = (
 
 
 @dataclass(frozen=True, eq=False)
-class Detections:
+class PointDetections:
     """All points that would count if they were detections.
 
     Attributes
@@ -83,7 +89,7 @@ class Detections:
     windows: Ints
 
     @classmethod
-    def of(cls, score: Floats, window: Ints, series: Ints) -> Detections:
+    def from_points(cls, score: Floats, window: Ints, series: Ints) -> PointDetections:
         """Return the detections of points in the order of time.
 
         Parameters
@@ -97,7 +103,7 @@ class Detections:
         for number, name in enumerate(names[np.argsort(first)]):
             points = np.flatnonzero(series == name)
             mine = window[points]
-            values, windows = _values(mine)
+            values, windows = _compute_values(mine)
             there = np.unique(mine[mine >= 0])
             start = min(int(_PROBATION * len(points)), _LONGEST_PROBATION)
             kept = np.arange(len(points)) >= start
@@ -114,7 +120,7 @@ class Detections:
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
         return cls(columns[0], columns[1], columns[2], columns[3], np.array(counts, np.int64))
 
-    def gains(self, profile: CostProfile) -> tuple[Floats, Floats, Ints]:
+    def compute_gains(self, profile: CostProfile) -> tuple[Floats, Floats, Ints]:
         """Return how much the sum rises with each point, if points become detections from the
         greatest score down.
 
@@ -134,7 +140,7 @@ class Detections:
                 gain[points] = np.diff(best, prepend=-profile.false_negative)
         return self.score[order], gain, self.series[order]
 
-    def counts(self, threshold: float) -> dict[str, int]:
+    def count_outcomes(self, threshold: float) -> dict[str, int]:
         """Return the numbers of points that are true and false detections and not, as NAB's
         files have them.
         """
@@ -147,29 +153,31 @@ class Detections:
         }
 
 
-def _values(window: Ints) -> tuple[Floats, Ints]:
+def _compute_values(window: Ints) -> tuple[Floats, Ints]:
     """Return what a detection at each point of a series is worth, and the points' windows
     counted from 0.
     """
     values = np.full(len(window), -1.0)
     numbers = np.full(len(window), -1, np.int64)
-    spans = list(_spans(window))
+    spans = list(_iter_windows(window))
     for number, (left, right) in enumerate(spans):
         length = right - left + 1
         inside = np.arange(left, right + 1)
-        values[inside] = _sigmoid(-(right - inside + 1) / length) / _sigmoid(np.array(-1.0))
+        values[inside] = _compute_sigmoid(-(right - inside + 1) / length) / _compute_sigmoid(
+            np.array(-1.0)
+        )
         numbers[inside] = number
         end = spans[number + 1][0] if number + 1 < len(spans) else len(window)
         behind = np.arange(right + 1, end)
         if length > 1:
             distance = (behind - right) / (length - 1)
             values[behind] = np.where(
-                distance > _FARTHEST, -1.0, _sigmoid(np.minimum(distance, _FARTHEST))
+                distance > _FARTHEST, -1.0, _compute_sigmoid(np.minimum(distance, _FARTHEST))
             )
     return values, numbers
 
 
-def _spans(window: Ints) -> Iterator[tuple[int, int]]:
+def _iter_windows(window: Ints) -> Iterator[tuple[int, int]]:
     """Yield the first and the last point of each window, in the order of time."""
     edges = np.flatnonzero(np.diff(window, prepend=-1, append=-1))
     for left, end in itertools.pairwise(edges):
@@ -177,7 +185,7 @@ def _spans(window: Ints) -> Iterator[tuple[int, int]]:
             yield int(left), int(end) - 1
 
 
-def _sigmoid(x: Floats) -> Floats:
+def _compute_sigmoid(x: Floats) -> Floats:
     return np.asarray(2 / (1 + np.exp(5 * x)) - 1)
 
 
@@ -185,25 +193,25 @@ THRESHOLDS = "thresholds"
 """The entry of an evaluation's settings that holds the threshold of each profile."""
 
 
-def detections_of(found: Evaluation) -> Detections:
+def create_point_detections(found: Evaluation) -> PointDetections:
     """Return all points that would count if they were detections."""
     arrays = found.arrays
-    return Detections.of(
+    return PointDetections.from_points(
         arrays["score"].astype(np.float64),
         arrays["window"].astype(np.int64),
         arrays["series"].astype(np.int64),
     )
 
 
-def _series(found: Evaluation) -> npt.NDArray[np.integer]:
+def _get_series(found: Evaluation) -> npt.NDArray[np.integer]:
     series: npt.NDArray[np.integer] = found.arrays["series"]
     return series
 
 
-def _score(number: int, profile: CostProfile) -> Callable[[Evaluation], Statistic]:
+def _create_score_statistic(number: int, profile: CostProfile) -> Callable[[Evaluation], Statistic]:
     def prepare(found: Evaluation) -> Statistic:
-        detections = detections_of(found)
-        score, gain, series = detections.gains(profile)
+        detections = create_point_detections(found)
+        score, gain, series = detections.compute_gains(profile)
         names, first, of_points = np.unique(
             found.arrays["series"], return_index=True, return_inverse=True
         )
@@ -213,7 +221,7 @@ def _score(number: int, profile: CostProfile) -> Callable[[Evaluation], Statisti
         sizes = np.bincount(of_points, minlength=len(names))
         thresholds = found.settings.get(THRESHOLDS)
         if thresholds is None:
-            rises = _at_best_thresholds(score, gain, series, len(sizes))
+            rises = _compute_threshold_gains(score, gain, series, len(sizes))
         else:
             above = score >= float(thresholds[number])
             rises = np.asarray(np.bincount(series[above], gain[above], len(sizes)), np.float64)[
@@ -233,7 +241,7 @@ def _score(number: int, profile: CostProfile) -> Callable[[Evaluation], Statisti
     return prepare
 
 
-def _at_best_thresholds(score: Floats, gain: Floats, series: Ints, count: int) -> Floats:
+def _compute_threshold_gains(score: Floats, gain: Floats, series: Ints, count: int) -> Floats:
     """Return the gains of each series at the thresholds of which one is the best for any weights of
     series.
 
@@ -273,8 +281,8 @@ METRICS = tuple(
         _MEANINGS[profile.name],
         "ratio",
         False,
-        statistic=_score(number, profile),
-        clusters=_series,
+        statistic=_create_score_statistic(number, profile),
+        clusters=_get_series,
         bounds=(-math.inf, 100.0),
     )
     for number, profile in enumerate(PROFILES)
@@ -318,13 +326,13 @@ class SeriesAnomaly(Task):
         """NAB's score for its three profiles."""
         return METRICS
 
-    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def _evaluate(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate the scores of points."""
         window = truth["window"]
         arrays = {
             "window": window.astype(np.int32),
             "series": truth["series"].astype(np.int32),
-            "score": scores_of(predictions, len(window)),
+            "score": get_anomaly_scores(predictions, len(window)),
         }
         given = self.thresholds * len(PROFILES) if len(self.thresholds) == 1 else self.thresholds
         return Evaluation(self.name, arrays, settings={THRESHOLDS: list(given)} if given else {})
@@ -353,6 +361,6 @@ class SeriesAnomaly(Task):
         """Return the least score within each window, and the greatest outside."""
         return {"score": np.where(truth["window"] >= 0, -np.inf, np.inf)}
 
-    def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+    def warnings(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         """Doubt scores that are all the same."""
-        yield from constant_scores(evaluation)
+        yield from warn_of_constant_scores(evaluation)

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnpipe.core.files import replacing
+from nnpipe.core.files import replace_atomically
 from nnpipe.experiment.state import State
-from nnpipe.training.callbacks.callback import folder_of
+from nnpipe.training.callbacks.callback import get_run_folder
 
 if TYPE_CHECKING:
-    from nnpipe.training.fit import Fit
+    from nnpipe.training.fit import TrainingRun
 
 
-def array_of(value: Any) -> np.ndarray:
+def to_array(value: Any) -> np.ndarray:
     """Return a tensor or an array as a numpy array, fetched from its device."""
     return value.detach().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)
 
 
-def joined(values: Sequence[Any]) -> np.ndarray:
+def join_arrays(values: Sequence[Any]) -> np.ndarray:
     """Join tensors or arrays along their first axis into one array; tensors are fetched in one
     transfer.
     """
@@ -31,13 +31,13 @@ def joined(values: Sequence[Any]) -> np.ndarray:
         return np.concatenate([np.asarray(value) for value in values])
     import torch
 
-    return array_of(torch.cat([value.to(values[0].device) for value in values]))
+    return to_array(torch.cat([value.to(values[0].device) for value in values]))
 
 
 _BINS = 40
 
 
-def histograms_of(named: Mapping[str, Any]) -> dict[str, Any]:
+def compute_histograms(named: Mapping[str, Any]) -> dict[str, Any]:
     """Return histograms of the finite values of tensors, in 40 bins each from the least to the
     greatest value.
 
@@ -56,14 +56,17 @@ def histograms_of(named: Mapping[str, Any]) -> dict[str, Any]:
     return {"names": names, "edges": np.array(edges), "counts": np.array(counts, np.int64)}
 
 
-def write_histograms(fit: Fit, name: str, found: Mapping[str, Any], step: int) -> None:
-    """Write the result of :func:`histograms_of`, and its step, as ``tables/NAME.npz``."""
+def write_histograms(fit: TrainingRun, name: str, found: Mapping[str, Any], step: int) -> None:
+    """Write the result of :func:`compute_histograms`, and its step, as ``tables/NAME.npz``."""
     arrays = {
         "names": np.array(found["names"], np.str_),
         "edges": found["edges"],
         "counts": found["counts"],
     }
-    with replacing(folder_of(fit).table(name, ending="npz")) as path, path.open("wb") as file:
+    with (
+        replace_atomically(get_run_folder(fit).table(name, ending="npz")) as path,
+        path.open("wb") as file,
+    ):
         np.savez_compressed(file, **arrays, step=np.array(step))
 
 
@@ -110,14 +113,14 @@ class Trace(State):
                 self.values[n] = value
 
 
-def leaves(model: Any) -> Iterator[tuple[str, Any]]:
+def iter_leaf_layers(model: Any) -> Iterator[tuple[str, Any]]:
     """Yield the innermost layers with their names; a model without layers yields itself."""
     for name, layer in model.named_modules():
         if next(layer.children(), None) is None:
             yield name or type(layer).__name__, layer
 
 
-def keras_layers(model: Any) -> tuple[list[dict[str, Any]], int, int]:
+def describe_keras_layers(model: Any) -> tuple[list[dict[str, Any]], int, int]:
     """Return a row for each innermost layer, the number of parameters, and the number of trainable
     ones.
 
@@ -137,7 +140,7 @@ def keras_layers(model: Any) -> tuple[list[dict[str, Any]], int, int]:
                 # one without weights has no path
                 "layer": getattr(layer, "path", None) or layer.name,
                 "type": type(layer).__name__,
-                "output": _shape(layer),
+                "output": _get_output_shape(layer),
                 "parameters": sum(_size(v) for v in own),
                 "trainable": sum(_size(v) for v in own if id(v) in trainable),
             }
@@ -146,7 +149,7 @@ def keras_layers(model: Any) -> tuple[list[dict[str, Any]], int, int]:
     return rows, sum(map(_size, model.weights)), sum(map(_size, model.trainable_weights))
 
 
-def not_finite(model: Any) -> list[str]:
+def find_nonfinite_weights(model: Any) -> list[str]:
     """Return the names of a Keras model's weights that hold NaN or infinity."""
     return [
         v.path for v in model.weights if not np.isfinite(np.asarray(v.numpy(), np.float64)).all()
@@ -157,7 +160,7 @@ def _size(variable: Any) -> int:
     return math.prod(variable.shape)
 
 
-def _shape(layer: Any) -> Any:
+def _get_output_shape(layer: Any) -> Any:
     try:
         output = layer.output
     # a layer that was never called by itself, or several times

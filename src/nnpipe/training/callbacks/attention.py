@@ -13,17 +13,17 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.training._batches import tensors_of
-from nnpipe.training.callbacks.callback import WritingCallback, new_figure, save_figure
-from nnpipe.training.callbacks.samples import batches_of, features_of, image_of
-from nnpipe.training.run_folder import file_name
+from nnpipe.training._batches import to_tensors
+from nnpipe.training.callbacks.callback import WritingCallback, create_figure, save_figure
+from nnpipe.training.callbacks.samples import find_image, get_sample_features, select_batches
+from nnpipe.training.run_folder import make_file_name
 
 if TYPE_CHECKING:
-    from nnpipe.training.fit import Fit
+    from nnpipe.training.fit import TrainingRun
 
 
 @contextmanager
-def watched(model: Any) -> Iterator[list[tuple[str, Any]]]:
+def record_attention(model: Any) -> Iterator[list[tuple[str, Any]]]:
     """Yield a list that receives the name and the attention weights of each layer while the model
     runs.
 
@@ -44,7 +44,7 @@ def watched(model: Any) -> Iterator[list[tuple[str, Any]]]:
     found: list[tuple[str, Any]] = []
     running: list[str] = []
 
-    def keep(weights: Any) -> None:
+    def append_weights(weights: Any) -> None:
         if weights.dim() == 3:  # of a single sample
             weights = weights[None]
         if weights.dim() == 4:
@@ -64,13 +64,13 @@ def watched(model: Any) -> Iterator[list[tuple[str, Any]]]:
                 output, weights = function(
                     **{**asked, "need_weights": True, "average_attn_weights": False}
                 )
-                keep(weights)
+                append_weights(weights)
                 if not wanted:
                     return output, None
                 return output, weights.mean(-3) if averaged else weights
             output = function(*args, **(kwargs or {}))
             if function is functional.scaled_dot_product_attention:
-                keep(weights_of(*args, **(kwargs or {})))
+                append_weights(compute_attention_weights(*args, **(kwargs or {})))
             return output
 
     handles = []
@@ -86,7 +86,7 @@ def watched(model: Any) -> Iterator[list[tuple[str, Any]]]:
             handle.remove()
 
 
-def weights_of(
+def compute_attention_weights(
     query: Any,
     key: Any,
     value: Any = None,
@@ -118,7 +118,7 @@ def weights_of(
     return scores.softmax(-1).nan_to_num(0.0)
 
 
-def rollout(layers: Sequence[np.ndarray]) -> np.ndarray:
+def compute_rollout(layers: Sequence[np.ndarray]) -> np.ndarray:
     """Return how much of each input token is in each output token, ``(tokens, tokens)``; rows add
     up to 1.
 
@@ -192,7 +192,7 @@ class AttentionMaps(WritingCallback):
         self.grid = grid
         self.input = input
 
-    def on_fit_begin(self, fit: Fit) -> None:
+    def on_fit_begin(self, fit: TrainingRun) -> None:
         """Check the options; raise :class:`ConfigError` if they cannot work."""
         super().on_fit_begin(fit)
         if self.grid is not None and (len(self.grid) != 2 or min(self.grid) < 1):
@@ -201,7 +201,7 @@ class AttentionMaps(WritingCallback):
                 f"(7, 7)"
             )
 
-    def on_fit_end(self, fit: Fit) -> None:
+    def on_fit_end(self, fit: TrainingRun) -> None:
         """Run the model on the samples and draw their attention."""
         fit.model.eval()
         for dataset, parts in fit.datasets.items():
@@ -209,8 +209,8 @@ class AttentionMaps(WritingCallback):
                 if split in fit.options.train_splits:
                     continue
                 seen = [
-                    self._look(fit, dataset, one)
-                    for one in batches_of(sequence, 0, self.ids or self.count)
+                    self._record_sample(fit, dataset, one)
+                    for one in select_batches(sequence, 0, self.ids or self.count)
                 ]
                 if not any(sample.layers for sample in seen):
                     fit.log.warning(
@@ -225,19 +225,21 @@ class AttentionMaps(WritingCallback):
                     if sample.layers:
                         save_figure(
                             fit,
-                            file_name("attention", dataset, split, str(sample.id)),
-                            sample.heads(),
+                            make_file_name("attention", dataset, split, str(sample.id)),
+                            sample.draw_heads(),
                         )
                 flows = [sample for sample in seen if sample.flows]
                 if flows:
                     save_figure(
-                        fit, file_name("attention", dataset, split, "rollout"), _drawn(flows)
+                        fit,
+                        make_file_name("attention", dataset, split, "rollout"),
+                        _draw_rollouts(flows),
                     )
 
-    def _look(self, fit: Fit, dataset: str, batch: dict[str, Any]) -> _Sample:
+    def _record_sample(self, fit: TrainingRun, dataset: str, batch: dict[str, Any]) -> _Sample:
         fit.dataset = dataset
-        with watched(fit.model) as found:
-            fit.model(tensors_of(batch, fit.device))
+        with record_attention(fit.model) as found:
+            fit.model(to_tensors(batch, fit.device))
         layers: list[tuple[str, np.ndarray]] = []
         size = 0
         for name, weights in found:
@@ -252,9 +254,9 @@ class AttentionMaps(WritingCallback):
                 len(layers),
                 len(found),
             )
-        sample = features_of(batch)
+        sample = get_sample_features(batch)
         image = (
-            image_of(sample if self.input is None else {self.input: sample[self.input]})
+            find_image(sample if self.input is None else {self.input: sample[self.input]})
             if self.grid
             else None
         )
@@ -272,13 +274,13 @@ class _Sample:
     layers: tuple[tuple[str, np.ndarray], ...]
     grid: tuple[int, int] | None
 
-    def heads(self) -> Any:
+    def draw_heads(self) -> Any:
         """Return a figure with a row for each layer and a column for each head."""
-        layers = _spread(self.layers, _LAYERS)
+        layers = _select_layers(self.layers, _LAYERS)
         columns = min(_HEADS, max(len(weights) for _, weights in layers))
-        picture = new_figure(1.5 + 1.5 * columns, 0.5 + 1.65 * len(layers))
+        picture = create_figure(1.5 + 1.5 * columns, 0.5 + 1.65 * len(layers))
         most = max(
-            float(self._shown(weights[head]).max())
+            float(self._select_patches(weights[head]).max())
             for _, weights in layers
             for head in range(len(weights))
         )
@@ -287,7 +289,7 @@ class _Sample:
             for axes in row:
                 axes.set(xticks=[], yticks=[])
                 axes.set_frame_on(False)
-            row[0].set_ylabel(_short(name), fontsize=7)
+            row[0].set_ylabel(_shorten_name(name), fontsize=7)
             for head, axes in enumerate(row[: len(weights)]):
                 drawn = self._draw(axes, weights[head], most)
                 axes.set_title(f"head {head}", fontsize=8)
@@ -306,11 +308,11 @@ class _Sample:
         shapes = {weights.shape[1:] for _, weights in self.layers}
         return len(shapes) == 1 and len(set(*shapes)) == 1
 
-    def flow(self) -> np.ndarray:
+    def compute_flow(self) -> np.ndarray:
         """Return the rollout."""
-        return rollout([weights for _, weights in self.layers])
+        return compute_rollout([weights for _, weights in self.layers])
 
-    def _shown(self, weights: np.ndarray) -> np.ndarray:
+    def _select_patches(self, weights: np.ndarray) -> np.ndarray:
         """Return the part of weights ``(queries, keys)`` that is drawn: those of the patches, as
         ``grid``, or all.
         """
@@ -328,7 +330,7 @@ class _Sample:
 
     def _draw(self, axes: Any, weights: np.ndarray, most: float) -> Any:
         """Draw weights as a map over the picture, or as a matrix; colours end at ``most``."""
-        own = self._shown(weights)
+        own = self._select_patches(weights)
         if self.grid is None:
             return axes.imshow(
                 own, cmap="viridis", vmin=0, vmax=most, interpolation="nearest", aspect="auto"
@@ -347,17 +349,18 @@ class _Sample:
         )
 
 
-def _drawn(samples: Sequence[_Sample]) -> Any:
+def _draw_rollouts(samples: Sequence[_Sample]) -> Any:
     """Return a figure with a column for each sample: its picture and its rollout."""
     rows = 2 if any(sample.image is not None for sample in samples) else 1
-    picture = new_figure(1.0 + max(3.5, 1.9 * len(samples)), 0.5 + 1.9 * rows)
+    picture = create_figure(1.0 + max(3.5, 1.9 * len(samples)), 0.5 + 1.9 * rows)
     grid = picture.subplots(rows, len(samples), squeeze=False)
     for axes in grid.ravel():
         axes.set(xticks=[], yticks=[])
         axes.set_frame_on(False)
-    flows = [sample.flow() for sample in samples]
+    flows = [sample.compute_flow() for sample in samples]
     most = max(
-        float(sample._shown(flow).max()) for sample, flow in zip(samples, flows, strict=True)
+        float(sample._select_patches(flow).max())
+        for sample, flow in zip(samples, flows, strict=True)
     )
     for column, sample, flow in zip(grid.T, samples, flows, strict=True):
         if sample.image is not None:
@@ -371,12 +374,12 @@ def _drawn(samples: Sequence[_Sample]) -> Any:
     return picture
 
 
-def _spread(layers: Sequence[Any], most: int) -> list[Any]:
+def _select_layers(layers: Sequence[Any], most: int) -> list[Any]:
     """Return at most ``most`` layers, evenly spaced, including the first and the last."""
     if len(layers) <= most:
         return list(layers)
     return [layers[round(n * (len(layers) - 1) / (most - 1))] for n in range(most)]
 
 
-def _short(name: str) -> str:
+def _shorten_name(name: str) -> str:
     return name if len(name) <= 24 else f"...{name[-22:]}"

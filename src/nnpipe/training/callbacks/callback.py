@@ -10,15 +10,20 @@ from dataclasses import MISSING
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nnpipe.core.argument_checks import parameter_kinds
-from nnpipe.core.discoverable import Discoverable, Option, is_installed, parameter_descriptions
+from nnpipe.core.argument_checks import describe_parameters
+from nnpipe.core.discoverable import (
+    Discoverable,
+    Option,
+    extract_parameter_descriptions,
+    is_installed,
+)
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.experiment.module import Module
 from nnpipe.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from nnpipe.training.fit import Fit
+    from nnpipe.training.fit import TrainingRun
 
 
 class Callback(Module, Discoverable):
@@ -40,7 +45,7 @@ class Callback(Module, Discoverable):
     The trainer restores random states and the model's mode after
     ``on_fit_begin``, ``on_epoch_begin``, ``on_epoch_end`` and ``on_fit_end``.  It
     does not after the hooks of batches: take random numbers from
-    :meth:`Fit.generator <nnpipe.training.fit.Fit.generator>` there.
+    :meth:`Fit.generator <nnpipe.training.fit.TrainingRun.generator>` there.
 
     With several processes, callbacks run in the first process only.
 
@@ -76,7 +81,7 @@ class Callback(Module, Discoverable):
     @classmethod
     def options(cls) -> tuple[Option, ...]:
         """Return the constructor's parameters, with their help from the docstring."""
-        said, taken = parameter_descriptions(cls), parameter_kinds(cls)
+        said, taken = extract_parameter_descriptions(cls), describe_parameters(cls)
         return tuple(
             Option(
                 p.name,
@@ -101,31 +106,38 @@ class Callback(Module, Discoverable):
         """Return the callback itself, or those that it calls."""
         return (self,)
 
-    def on_fit_begin(self, fit: Fit) -> None:
+    def on_fit_begin(self, fit: TrainingRun) -> None:
         """Prepare for the training; the state of a resumed run has been restored."""
 
-    def on_epoch_begin(self, fit: Fit) -> None:
+    def on_epoch_begin(self, fit: TrainingRun) -> None:
         """Prepare for an epoch; ``fit.epoch`` counts from 1.  Not called if a run resumes within
         an epoch.
         """
 
-    def on_batch_begin(self, fit: Fit, batch: dict[str, Any]) -> None:
+    def on_batch_begin(self, fit: TrainingRun, batch: dict[str, Any]) -> None:
         """Inspect or change a training batch before the model receives it."""
 
-    def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
+    def on_batch_end(
+        self, fit: TrainingRun, batch: dict[str, Any], outputs: dict[str, Any]
+    ) -> None:
         """Inspect a training batch and its outputs; the gradients of this step are still
         available.
         """
 
     def on_evaluate_batch(
-        self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
+        self,
+        fit: TrainingRun,
+        dataset: str,
+        split: str,
+        batch: dict[str, Any],
+        outputs: dict[str, Any],
     ) -> None:
         """Inspect a batch of an evaluated split, and its outputs."""
 
-    def on_epoch_end(self, fit: Fit) -> None:
+    def on_epoch_end(self, fit: TrainingRun) -> None:
         """Finish an epoch; ``fit.history.last`` holds its figures."""
 
-    def on_fit_end(self, fit: Fit) -> None:
+    def on_fit_end(self, fit: TrainingRun) -> None:
         """Finish, after the last epoch or after a call of ``fit.stop``; not called after an
         error.
         """
@@ -140,7 +152,7 @@ class WritingCallback(Callback):
 
     Each file keeps its name throughout the training and is replaced atomically, so
     the number of files does not grow with the epochs.
-    Write tables with :func:`write_table` and pictures with :func:`new_figure` and
+    Write tables with :func:`write_table` and pictures with :func:`create_figure` and
     :func:`save_figure`.  A subclass that overrides ``on_fit_begin`` calls this one first.
 
     Attributes
@@ -159,7 +171,7 @@ class WritingCallback(Callback):
         absent = ("matplotlib",) if cls.draws and not is_installed("matplotlib") else ()
         return (*super().missing(), *absent)
 
-    def on_fit_begin(self, fit: Fit) -> None:
+    def on_fit_begin(self, fit: TrainingRun) -> None:
         """Check before the first epoch that there is a folder to write to, and matplotlib for
         pictures.
 
@@ -178,13 +190,13 @@ class WritingCallback(Callback):
         self.check_installed()
 
 
-def folder_of(fit: Fit) -> RunFolder:
+def get_run_folder(fit: TrainingRun) -> RunFolder:
     """Return the run's folder, which names its files."""
     assert fit.folder is not None  # on_fit_begin has checked this
     return fit.folder
 
 
-def writes_after(fit: Fit) -> bool:
+def is_write_due(fit: TrainingRun) -> bool:
     """Return whether files that show all epochs are written anew after this one.
 
     They are after each of the first 100 epochs, then after each tenth, from 1,000 on after each
@@ -196,28 +208,28 @@ def writes_after(fit: Fit) -> bool:
     return last or fit.epoch % 10 ** max(0, len(str(fit.epoch - 1)) - 2) == 0
 
 
-def is_last(fit: Fit) -> bool:
+def is_last(fit: TrainingRun) -> bool:
     """Return whether no epoch follows this one; also when the final weights are described."""
     options = fit.options
     over = options.max_steps is not None and fit.step >= options.max_steps
     return over or fit.final is not None or fit.epoch >= options.num_epochs or bool(fit.stopping)
 
 
-def write_table(fit: Fit, name: str, rows: Iterable[dict[str, Any]]) -> None:
+def write_table(fit: TrainingRun, name: str, rows: Iterable[dict[str, Any]]) -> None:
     """Write rows as a JSON list; numbers that are not finite become null, as JSON has no NaN."""
-    lines = ",\n".join(json.dumps(_finite(row), allow_nan=False) for row in rows)
-    write_text(folder_of(fit).table(name), f"[\n{lines}\n]\n")
+    lines = ",\n".join(json.dumps(_replace_nonfinite(row), allow_nan=False) for row in rows)
+    write_text(get_run_folder(fit).table(name), f"[\n{lines}\n]\n")
 
 
-def _finite(value: Any) -> Any:
+def _replace_nonfinite(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: _replace_nonfinite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
+        return [_replace_nonfinite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def new_figure(width: float, height: float) -> Any:
+def create_figure(width: float, height: float) -> Any:
     """Return a ``matplotlib.figure.Figure``, with width and height in inches, that pyplot does
     not know of.
     """
@@ -226,23 +238,23 @@ def new_figure(width: float, height: float) -> Any:
     return Figure((width, height), layout="constrained")
 
 
-def save_figure(fit: Fit, name: str, figure: Any) -> None:
+def save_figure(fit: TrainingRun, name: str, figure: Any) -> None:
     """Write a figure as PNG into ``pictures``; equal figures give equal bytes.
 
     After the last epoch it is written at once.  Before, rendering takes at most a tenth of the
     training's time: a figure waits until it may, or a newer one of its name takes its place, or the
     training ends.
     """
-    fit.pictures.add(folder_of(fit).picture(name), figure, at_once=is_last(fit))
+    fit.pictures.add(get_run_folder(fit).picture(name), figure, at_once=is_last(fit))
 
 
-def pictures_of(fit: Fit) -> list[Path]:
+def render_pictures(fit: TrainingRun) -> list[Path]:
     """Render the figures that wait, and return all pictures of the run, in order."""
     fit.pictures.finish()
-    return folder_of(fit).pictures()
+    return get_run_folder(fit).pictures()
 
 
-def heat_map(
+def draw_heat_map(
     axes: Any,
     values: Any,
     rows: Sequence[str],

@@ -9,25 +9,25 @@ import numpy as np
 
 from nnpipe.analysis.classification import ClassificationMetrics
 from nnpipe.core.argument_checks import check_call
-from nnpipe.training.callbacks._arrays import array_of, joined
+from nnpipe.training.callbacks._arrays import join_arrays, to_array
 from nnpipe.training.callbacks.callback import (
     WritingCallback,
+    create_figure,
     is_last,
-    new_figure,
+    is_write_due,
     save_figure,
     write_table,
-    writes_after,
 )
-from nnpipe.training.callbacks.samples import image_of, samples_of, show_images
+from nnpipe.training.callbacks.samples import find_image, get_samples, show_images
 from nnpipe.training.outputs.classification import BinaryOutput, ClassificationOutput
 from nnpipe.training.outputs.output import Output
-from nnpipe.training.run_folder import file_name
+from nnpipe.training.run_folder import make_file_name
 
 if TYPE_CHECKING:
-    from nnpipe.training.fit import Fit
+    from nnpipe.training.fit import TrainingRun
 
 
-def by_label(output: Output) -> list[tuple[str, Any, Any]]:
+def split_by_label(output: Output) -> list[tuple[str, Any, Any]]:
     """Return title, logits ``(n, classes)`` and targets ``(n,)`` of an output; an empty list if it
     has no classes.
 
@@ -41,15 +41,15 @@ def by_label(output: Output) -> list[tuple[str, Any, Any]]:
         return []
     logits, target = output.output.detach(), output.target
     if logits.dim() == 1 or logits.shape[1:].numel() == 1:
-        return [("", _two(logits.reshape(-1)), (target.reshape(-1) > 0.5).long())]
+        return [("", _to_two_logits(logits.reshape(-1)), (target.reshape(-1) > 0.5).long())]
     columns, truths = logits.flatten(1), target.flatten(1)
     return [
-        (f"label {label}", _two(columns[:, label]), (truths[:, label] > 0.5).long())
+        (f"label {label}", _to_two_logits(columns[:, label]), (truths[:, label] > 0.5).long())
         for label in range(columns.shape[1])
     ]
 
 
-def _two(logits: Any) -> Any:
+def _to_two_logits(logits: Any) -> Any:
     """Return the logits of no and yes, so that their softmax is the sigmoid."""
     import torch
 
@@ -65,7 +65,7 @@ _MOST = 10
 """The greatest number of classes in a picture: those with the least areas."""
 
 
-def roc_of(positive: np.ndarray, negative: np.ndarray) -> Curve:
+def compute_roc(positive: np.ndarray, negative: np.ndarray) -> Curve:
     """Return false and true positive rates, from the strictest threshold on, and the area under the
     curve.
 
@@ -82,7 +82,7 @@ def roc_of(positive: np.ndarray, negative: np.ndarray) -> Curve:
     return false, true, float(np.sum(np.diff(false) * (true[1:] + true[:-1]) / 2))
 
 
-def precision_recall_of(positive: np.ndarray, negative: np.ndarray) -> Curve:
+def compute_precision_recall(positive: np.ndarray, negative: np.ndarray) -> Curve:
     """Return recall and precision, from the strictest threshold on, and the average precision.
 
     Parameters
@@ -100,34 +100,36 @@ def precision_recall_of(positive: np.ndarray, negative: np.ndarray) -> Curve:
 
 
 def draw_roc(
-    fit: Fit, file: str, curves: Sequence[Curve], names: Sequence[str], where: str
+    fit: TrainingRun, file: str, curves: Sequence[Curve], names: Sequence[str], where: str
 ) -> None:
     """Draw the ROC curves of the classes with the least areas."""
-    axes = _drawn(curves, names, "class: AUC", "lower right")
+    axes = _draw_curves(curves, names, "class: AUC", "lower right")
     axes.plot([0, 1], [0, 1], color="grey", lw=0.8, ls=":")
     axes.set(title=f"ROC, {where}", xlabel="false positive rate", ylabel="true positive rate")
     save_figure(fit, file, axes.figure)
 
 
 def draw_precision_recall(
-    fit: Fit, file: str, curves: Sequence[Curve], names: Sequence[str], where: str
+    fit: TrainingRun, file: str, curves: Sequence[Curve], names: Sequence[str], where: str
 ) -> None:
     """Draw the curves of precision over recall of the classes with the least areas."""
-    axes = _drawn(curves, names, "class: average precision", "lower left", drawstyle="steps-pre")
+    axes = _draw_curves(
+        curves, names, "class: average precision", "lower left", drawstyle="steps-pre"
+    )
     axes.set(
         title=f"precision and recall, {where}", xlabel="recall", ylabel="precision", ylim=(0, 1.05)
     )
     save_figure(fit, file, axes.figure)
 
 
-def _drawn(
+def _draw_curves(
     curves: Sequence[Curve],
     names: Sequence[str],
     title: str,
     place: str,
     drawstyle: str = "default",
 ) -> Any:
-    axes = new_figure(5.5, 5).subplots()
+    axes = create_figure(5.5, 5).subplots()
     areas = [-1.0 if area is None else area for _, _, area in curves]
     for number in sorted(sorted(range(len(names)), key=areas.__getitem__)[:_MOST]):
         across, up, area = curves[number]
@@ -176,68 +178,73 @@ class ClassificationReport(WritingCallback):
         self._epoch = 0
 
     def on_evaluate_batch(
-        self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
+        self,
+        fit: TrainingRun,
+        dataset: str,
+        split: str,
+        batch: dict[str, Any],
+        outputs: dict[str, Any],
     ) -> None:
         """Count a batch, without fetching anything from the device."""
         if self._epoch != fit.epoch:
             self._epoch, self._sums = fit.epoch, {}
         for name, output in outputs.items():
-            for label, logits, target in by_label(output):
+            for label, logits, target in split_by_label(output):
                 key = (dataset, split, f"{name} {label}".rstrip())
                 before = self._sums.get(key)
                 if isinstance(logits, np.ndarray):
-                    matrix, bins = _counts_of_arrays(logits, np.asarray(target))
+                    matrix, bins = _count_arrays(logits, np.asarray(target))
                     self._sums[key] = (
                         (matrix, bins) if before is None else (before[0] + matrix, before[1] + bins)
                     )
                 else:
-                    self._sums[key] = _counts_of_tensors(logits, target, before)
+                    self._sums[key] = _count_tensors(logits, target, before)
 
-    def on_epoch_end(self, fit: Fit) -> None:
+    def on_epoch_end(self, fit: TrainingRun) -> None:
         """Write the report of the last evaluation."""
-        if not writes_after(fit):
+        if not is_write_due(fit):
             return
         for key, (matrix, bins) in self._sums.items():
             classes = round(len(matrix) ** 0.5)
             self._write(
                 fit,
                 key,
-                array_of(matrix).reshape(classes, classes),
-                array_of(bins).reshape(2, classes, _BINS),
+                to_array(matrix).reshape(classes, classes),
+                to_array(bins).reshape(2, classes, _BINS),
             )
         self._sums = {}
 
     def _write(
-        self, fit: Fit, key: tuple[str, str, str], matrix: np.ndarray, bins: np.ndarray
+        self, fit: TrainingRun, key: tuple[str, str, str], matrix: np.ndarray, bins: np.ndarray
     ) -> None:
         names = [self.classes[n] if n < len(self.classes) else str(n) for n in range(len(matrix))]
-        curves = [roc_of(bins[1, n], bins[0, n]) for n in range(len(matrix))]
-        recalls = [precision_recall_of(bins[1, n], bins[0, n]) for n in range(len(matrix))]
+        curves = [compute_roc(bins[1, n], bins[0, n]) for n in range(len(matrix))]
+        recalls = [compute_precision_recall(bins[1, n], bins[0, n]) for n in range(len(matrix))]
         found = ClassificationMetrics.from_confusions(matrix, names)
         rows = [
             {
                 "class": name,
                 "samples": int(found.support[n]),
-                "precision": _known(found.precision[n]),
-                "recall": _known(found.sensitivity[n]),
-                "f1": _known(found.f1[n]),
+                "precision": _replace_nan(found.precision[n]),
+                "recall": _replace_nan(found.sensitivity[n]),
+                "f1": _replace_nan(found.f1[n]),
                 "auc": curves[n][2],
                 "average_precision": recalls[n][2],
                 "predicted_as": dict(zip(names, matrix[n].tolist(), strict=True)),
             }
             for n, name in enumerate(names)
         ]
-        write_table(fit, file_name("classes", *key), rows)
+        write_table(fit, make_file_name("classes", *key), rows)
         where = f"{key[0]}/{key[1]}, {key[2]}, epoch {fit.epoch}"
-        self._draw_matrix(fit, file_name("confusion", *key), matrix, names, where)
-        draw_roc(fit, file_name("roc", *key), curves, names, where)
-        draw_precision_recall(fit, file_name("pr", *key), recalls, names, where)
+        self._draw_matrix(fit, make_file_name("confusion", *key), matrix, names, where)
+        draw_roc(fit, make_file_name("roc", *key), curves, names, where)
+        draw_precision_recall(fit, make_file_name("pr", *key), recalls, names, where)
 
     def _draw_matrix(
-        self, fit: Fit, file: str, matrix: np.ndarray, names: list[str], where: str
+        self, fit: TrainingRun, file: str, matrix: np.ndarray, names: list[str], where: str
     ) -> None:
         size = min(12.0, 2.5 + 0.45 * len(names))
-        picture = new_figure(size + 0.8, size)
+        picture = create_figure(size + 0.8, size)
         axes = picture.subplots()
         shares = matrix / np.maximum(1, matrix.sum(1, keepdims=True))
         drawn = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
@@ -265,11 +272,11 @@ class ClassificationReport(WritingCallback):
         save_figure(fit, file, picture)
 
 
-def _known(value: float) -> float | None:
+def _replace_nan(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _counts_of_tensors(logits: Any, target: Any, before: tuple[Any, Any] | None) -> tuple[Any, Any]:
+def _count_tensors(logits: Any, target: Any, before: tuple[Any, Any] | None) -> tuple[Any, Any]:
     """Add a batch to the counts of the matrix, and to those of bins by class and by whether the
     class is the target.
 
@@ -298,8 +305,8 @@ def _counts_of_tensors(logits: Any, target: Any, before: tuple[Any, Any] | None)
     return matrix, bins
 
 
-def _counts_of_arrays(logits: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the counts of one batch, like :func:`_counts_of_tensors`."""
+def _count_arrays(logits: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the counts of one batch, like :func:`_count_tensors`."""
     classes = logits.shape[1]
     matrix = np.bincount(target * classes + logits.argmax(1), minlength=classes * classes)
     values = logits.astype(np.float64)
@@ -357,7 +364,12 @@ class Confusions(WritingCallback):
         self._epoch = 0
 
     def on_evaluate_batch(
-        self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
+        self,
+        fit: TrainingRun,
+        dataset: str,
+        split: str,
+        batch: dict[str, Any],
+        outputs: dict[str, Any],
     ) -> None:
         """Keep the prediction and the target of each sample."""
         if self._epoch != fit.epoch:
@@ -369,22 +381,24 @@ class Confusions(WritingCallback):
                     (np.asarray(batch["sample_id"]), output.predictions(), output.true_classes)
                 )
 
-    def on_epoch_end(self, fit: Fit) -> None:
+    def on_epoch_end(self, fit: TrainingRun) -> None:
         """Write the tables of the last evaluation, and the pictures at the last epoch."""
-        if not writes_after(fit):
+        if not is_write_due(fit):
             return
         for (dataset, split, name), kept in self._kept.items():
             ids = np.concatenate([own for own, _, _ in kept])
-            said = joined([own for _, own, _ in kept])
-            true = joined([own for _, _, own in kept])
-            rows = self._rows(ids, said, true)
-            file = file_name("confusions", dataset, split, name)
+            said = join_arrays([own for _, own, _ in kept])
+            true = join_arrays([own for _, _, own in kept])
+            rows = self._build_rows(ids, said, true)
+            file = make_file_name("confusions", dataset, split, name)
             write_table(fit, file, rows)
             if is_last(fit):
                 self._draw(fit, file, fit.datasets[dataset][split], rows)
         self._kept = {}
 
-    def _rows(self, ids: np.ndarray, said: np.ndarray, true: np.ndarray) -> list[dict[str, Any]]:
+    def _build_rows(
+        self, ids: np.ndarray, said: np.ndarray, true: np.ndarray
+    ) -> list[dict[str, Any]]:
         wrong = said != true
         pairs, place, counts = np.unique(
             np.stack([true[wrong], said[wrong]]), axis=1, return_inverse=True, return_counts=True
@@ -396,8 +410,8 @@ class Confusions(WritingCallback):
             target, prediction = pairs[:, number].tolist()
             rows.append(
                 {
-                    "target": self._name(target),
-                    "prediction": self._name(prediction),
+                    "target": self._get_class_name(target),
+                    "prediction": self._get_class_name(prediction),
                     "count": int(counts[number]),
                     "share_of_target": float(counts[number] / (true == target).sum()),
                     "sample_ids": np.sort(members[place == number])[: self.samples].tolist(),
@@ -405,15 +419,15 @@ class Confusions(WritingCallback):
             )
         return rows
 
-    def _name(self, number: int) -> str:
+    def _get_class_name(self, number: int) -> str:
         return self.classes[number] if number < len(self.classes) else str(number)
 
-    def _draw(self, fit: Fit, file: str, sequence: Any, rows: list[dict[str, Any]]) -> None:
+    def _draw(self, fit: TrainingRun, file: str, sequence: Any, rows: list[dict[str, Any]]) -> None:
         chosen = [(row, row["sample_ids"][0]) for row in rows]
-        found = samples_of(sequence, 0, {own for _, own in chosen})
+        found = get_samples(sequence, 0, {own for _, own in chosen})
         images, titles = [], []
         for row, own in chosen:
-            image = image_of(found[own]) if own in found else None
+            image = find_image(found[own]) if own in found else None
             if image is not None:
                 images.append(image)
                 titles.append(
@@ -421,6 +435,6 @@ class Confusions(WritingCallback):
                 )
         if images:
             columns = min(5, len(images))
-            picture = new_figure(1.8 * columns, 2.0 * -(-len(images) // columns))
+            picture = create_figure(1.8 * columns, 2.0 * -(-len(images) // columns))
             show_images(picture, images, titles, columns)
             save_figure(fit, file, picture)

@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnpipe.core.argument_checks import check_call
-from nnpipe.core.files import replacing
-from nnpipe.training.callbacks.callback import WritingCallback, folder_of, new_figure, save_figure
+from nnpipe.core.files import replace_atomically
+from nnpipe.training.callbacks.callback import (
+    WritingCallback,
+    create_figure,
+    get_run_folder,
+    save_figure,
+)
 from nnpipe.training.outputs.embedding import EmbeddingOutput
-from nnpipe.training.run_folder import file_name
+from nnpipe.training.run_folder import make_file_name
 
 if TYPE_CHECKING:
-    from nnpipe.training.fit import Fit
+    from nnpipe.training.fit import TrainingRun
 
 
 class Embeddings(WritingCallback):
@@ -41,7 +46,12 @@ class Embeddings(WritingCallback):
         self._epoch = 0
 
     def on_evaluate_batch(
-        self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
+        self,
+        fit: TrainingRun,
+        dataset: str,
+        split: str,
+        batch: dict[str, Any],
+        outputs: dict[str, Any],
     ) -> None:
         """Keep the features of a batch until there are ``count`` samples."""
         if self._epoch != fit.epoch:
@@ -58,7 +68,7 @@ class Embeddings(WritingCallback):
                     (ids, features, None if output.target is None else output.target[:room])
                 )
 
-    def on_epoch_end(self, fit: Fit) -> None:
+    def on_epoch_end(self, fit: TrainingRun) -> None:
         """Write the features of the epoch's evaluation."""
         import torch
 
@@ -70,18 +80,18 @@ class Embeddings(WritingCallback):
             }
             if all(labels is not None for _, _, labels in kept):
                 arrays["labels"] = torch.cat([labels for _, _, labels in kept]).cpu().numpy()
-            name = file_name("embeddings", *key)
+            name = make_file_name("embeddings", *key)
             with (
-                replacing(folder_of(fit).table(name, ending="npz")) as path,
+                replace_atomically(get_run_folder(fit).table(name, ending="npz")) as path,
                 path.open("wb") as file,
             ):
                 np.savez_compressed(file, **arrays)
             self._draw(fit, name, arrays)
         self._kept = {}
 
-    def _draw(self, fit: Fit, name: str, arrays: dict[str, np.ndarray]) -> None:
-        places, shares = main_axes(arrays["features"])
-        picture = new_figure(6, 5)
+    def _draw(self, fit: TrainingRun, name: str, arrays: dict[str, np.ndarray]) -> None:
+        places, shares = compute_principal_axes(arrays["features"])
+        picture = create_figure(6, 5)
         axes = picture.subplots()
         labels = arrays.get("labels")
         told = labels if labels is not None and labels.ndim == 1 else None
@@ -112,7 +122,7 @@ class Embeddings(WritingCallback):
         save_figure(fit, name, picture)
 
 
-def main_axes(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def compute_principal_axes(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return coordinates ``(n, 2)`` on the two principal axes, and each axis's share of the
     variance ``(2,)``.
 

@@ -9,13 +9,13 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.training._batches import tensors_of
-from nnpipe.training.callbacks.callback import WritingCallback, new_figure, save_figure
-from nnpipe.training.callbacks.samples import as_image, called, first_batch
-from nnpipe.training.run_folder import file_name
+from nnpipe.training._batches import to_tensors
+from nnpipe.training.callbacks.callback import WritingCallback, create_figure, save_figure
+from nnpipe.training.callbacks.samples import as_image, format_label, read_first_batch
+from nnpipe.training.run_folder import make_file_name
 
 if TYPE_CHECKING:
-    from nnpipe.training.fit import Fit
+    from nnpipe.training.fit import TrainingRun
 
 
 # Which pixels a classifier's decision follows from, by five methods.
@@ -43,22 +43,22 @@ cost.
 """
 
 
-def gradient(logits: Logits, pictures: Any, classes: Any) -> Any:
+def compute_gradient_map(logits: Logits, pictures: Any, classes: Any) -> Any:
     """Return the gradient of the logit, summed over channels (Simonyan et al., 2014)."""
-    return _gradient(logits, pictures, classes).sum(1)
+    return _compute_gradient(logits, pictures, classes).sum(1)
 
 
-def guided_backpropagation(logits: Logits, pictures: Any, classes: Any) -> Any:
+def compute_guided_backpropagation(logits: Logits, pictures: Any, classes: Any) -> Any:
     """Return the gradient without what flows back negatively through rectifiers (Springenberg et
     al., 2015).
 
     Rectifiers are seen as layers and as functions.
     """
-    with _guided():
-        return _gradient(logits, pictures, classes).sum(1)
+    with _make_guided_context():
+        return _compute_gradient(logits, pictures, classes).sum(1)
 
 
-def integrated_gradients(logits: Logits, pictures: Any, classes: Any) -> Any:
+def compute_integrated_gradients(logits: Logits, pictures: Any, classes: Any) -> Any:
     """Return the gradient's mean on the way from black, times the picture (Sundararajan et al.,
     2017).
 
@@ -67,11 +67,11 @@ def integrated_gradients(logits: Logits, pictures: Any, classes: Any) -> Any:
     points, weights = np.polynomial.legendre.leggauss(_STEPS)
     total = 0
     for point, weight in zip((points + 1) / 2, weights / 2, strict=True):
-        total = total + _gradient(logits, pictures * float(point), classes) * float(weight)
+        total = total + _compute_gradient(logits, pictures * float(point), classes) * float(weight)
     return (total * pictures).sum(1)
 
 
-def grad_cam(logits: Logits, pictures: Any, classes: Any, layer: Any) -> Any:
+def compute_grad_cam(logits: Logits, pictures: Any, classes: Any, layer: Any) -> Any:
     """Return a convolution's channels, each times its mean gradient, where positive (Selvaraju
     et al., 2017).
     """
@@ -82,7 +82,7 @@ def grad_cam(logits: Logits, pictures: Any, classes: Any, layer: Any) -> Any:
     try:
         # The picture has a gradient, so that there is one even if all weights are frozen.
         with torch.enable_grad():
-            chosen = _chosen(logits(pictures.detach().requires_grad_()), classes)
+            chosen = _sum_class_logits(logits(pictures.detach().requires_grad_()), classes)
     finally:
         handle.remove()
     (slopes,) = torch.autograd.grad(chosen, kept[-1])
@@ -92,7 +92,7 @@ def grad_cam(logits: Logits, pictures: Any, classes: Any, layer: Any) -> Any:
     )[:, 0]
 
 
-def meaningful_perturbation(logits: Logits, pictures: Any, classes: Any) -> Any:
+def compute_meaningful_perturbation(logits: Logits, pictures: Any, classes: Any) -> Any:
     """Return what has to be blurred, from 0 to 1, so that the class loses its probability (Fong and
     Vedaldi, 2017).
 
@@ -104,7 +104,7 @@ def meaningful_perturbation(logits: Logits, pictures: Any, classes: Any) -> Any:
 
     size = tuple(pictures.shape[2:])
     small = tuple(min(extent, max(4, extent // 4)) for extent in size)
-    blurred = _blurred(pictures, max(1.0, min(size) / 4))
+    blurred = _blur_pictures(pictures, max(1.0, min(size) / 4))
     mask = torch.full(
         (len(pictures), 1, *small), 1.0, device=pictures.device, dtype=pictures.dtype
     ).requires_grad_()
@@ -126,20 +126,20 @@ def meaningful_perturbation(logits: Logits, pictures: Any, classes: Any) -> Any:
     )
 
 
-def _gradient(logits: Logits, pictures: Any, classes: Any) -> Any:
+def _compute_gradient(logits: Logits, pictures: Any, classes: Any) -> Any:
     import torch
 
     with torch.enable_grad():
         given = pictures.detach().requires_grad_()
-        (slopes,) = torch.autograd.grad(_chosen(logits(given), classes), given)
+        (slopes,) = torch.autograd.grad(_sum_class_logits(logits(given), classes), given)
     return slopes
 
 
-def _chosen(values: Any, classes: Any) -> Any:
+def _sum_class_logits(values: Any, classes: Any) -> Any:
     return values.gather(1, classes[:, None]).sum()
 
 
-def _blurred(pictures: Any, deviation: float) -> Any:
+def _blur_pictures(pictures: Any, deviation: float) -> Any:
     """Return pictures after a Gaussian filter; edges are repeated."""
     import torch
     from torch.nn.functional import conv2d, pad
@@ -154,7 +154,7 @@ def _blurred(pictures: Any, deviation: float) -> Any:
     return flat.reshape(pictures.shape)
 
 
-def _guided() -> Any:
+def _make_guided_context() -> Any:
     """Return a context in which rectifiers let only positive gradients flow back."""
     import torch
     from torch.overrides import TorchFunctionMode
@@ -249,7 +249,12 @@ class Explanations(WritingCallback):
         self.classes = tuple(classes)
 
     def on_evaluate_batch(
-        self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
+        self,
+        fit: TrainingRun,
+        dataset: str,
+        split: str,
+        batch: dict[str, Any],
+        outputs: dict[str, Any],
     ) -> None:
         """Raise :class:`ConfigError` at the first evaluation if the feature does not exist."""
         if self.output in outputs and self.input not in batch:
@@ -257,17 +262,17 @@ class Explanations(WritingCallback):
                 f"Explanations: a batch has no {self.input!r}; it has {', '.join(batch)}"
             )
 
-    def on_fit_end(self, fit: Fit) -> None:
+    def on_fit_end(self, fit: TrainingRun) -> None:
         """Explain and draw the first samples of each split."""
         fit.model.eval()
         for dataset, parts in fit.datasets.items():
             for split, sequence in parts.items():
                 # Read again, so that a run that was killed after its last evaluation draws them,
                 # too.
-                first = None if split in fit.options.train_splits else first_batch(sequence, 0)
+                first = None if split in fit.options.train_splits else read_first_batch(sequence, 0)
                 if first is None or self.input not in first:
                     continue
-                batch = tensors_of(
+                batch = to_tensors(
                     {n: v[: self.count] for n, v in first.items() if hasattr(v, "dtype")},
                     fit.device,
                 )
@@ -277,13 +282,13 @@ class Explanations(WritingCallback):
                     self._draw(fit, f"{dataset}/{split}", batch, *found)
 
     def _draw(
-        self, fit: Fit, key: str, batch: dict[str, Any], said: Any, maps: Mapping[str, Any]
+        self, fit: TrainingRun, key: str, batch: dict[str, Any], said: Any, maps: Mapping[str, Any]
     ) -> None:
         pictures = [as_image(picture) for picture in batch[self.input].cpu().numpy()]
         shown = [place for place, picture in enumerate(pictures) if picture is not None]
         if not shown:
             return
-        picture = new_figure(1.7 * len(shown), 1.8 * (1 + len(maps)))
+        picture = create_figure(1.7 * len(shown), 1.8 * (1 + len(maps)))
         grid = picture.subplots(1 + len(maps), len(shown), squeeze=False)
         for axes in grid.ravel():
             axes.set_axis_off()
@@ -293,7 +298,8 @@ class Explanations(WritingCallback):
             colours = "gray" if image.ndim == 2 else None
             grid[0, column].imshow(image, cmap=colours)
             grid[0, column].set_title(
-                f"id {ids[place]}\n{called('predicted', said[place], self.classes)}", fontsize=8
+                f"id {ids[place]}\n{format_label('predicted', said[place], self.classes)}",
+                fontsize=8,
             )
             for axes, (name, found) in zip(grid[1:, column], maps.items(), strict=True):
                 axes.set_title(_TITLES[name], fontsize=6)
@@ -303,7 +309,7 @@ class Explanations(WritingCallback):
                 else:
                     limit = float(np.abs(found[place]).max()) or 1.0
                     axes.imshow(found[place], cmap="RdBu_r", vmin=-limit, vmax=limit)
-        save_figure(fit, file_name("explanations", *key.split("/")), picture)
+        save_figure(fit, make_file_name("explanations", *key.split("/")), picture)
 
 
 def explain(
@@ -321,7 +327,7 @@ def explain(
     """
     import torch
 
-    def logits(pictures: Any) -> Any:
+    def compute_logits(pictures: Any) -> Any:
         found = model(batch | {input: pictures})
         return (found[output] if isinstance(found, dict) else found).output
 
@@ -331,23 +337,23 @@ def explain(
         given = model(batch)
         if isinstance(given, dict) and output not in given:
             return None
-        said = logits(batch[input]).argmax(1)
+        said = compute_logits(batch[input]).argmax(1)
     layers = [layer for layer in model.modules() if isinstance(layer, torch.nn.Conv2d)]
     maps = {}
     for name in methods:
         if name == "grad-cam":
             if not layers:
                 continue
-            found = grad_cam(logits, batch[input], said, layers[-1])
+            found = compute_grad_cam(compute_logits, batch[input], said, layers[-1])
         else:
-            found = _METHODS[name](logits, batch[input], said)
+            found = _METHODS[name](compute_logits, batch[input], said)
         maps[name] = found.detach().float().cpu().numpy()
     return said.cpu().numpy(), maps
 
 
 _METHODS = {
-    "gradient": gradient,
-    "guided-backpropagation": guided_backpropagation,
-    "integrated-gradients": integrated_gradients,
-    "meaningful-perturbation": meaningful_perturbation,
+    "gradient": compute_gradient_map,
+    "guided-backpropagation": compute_guided_backpropagation,
+    "integrated-gradients": compute_integrated_gradients,
+    "meaningful-perturbation": compute_meaningful_perturbation,
 }

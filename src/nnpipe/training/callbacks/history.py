@@ -13,21 +13,21 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.files import write_text
-from nnpipe.core.foreign_text import csv_text
+from nnpipe.core.foreign_text import format_csv
 from nnpipe.experiment.state import AppendOnly, State
 from nnpipe.training._best_epoch import less_is_better
 from nnpipe.training.callbacks.callback import (
     Callback,
     WritingCallback,
-    folder_of,
-    new_figure,
+    create_figure,
+    get_run_folder,
+    is_write_due,
     save_figure,
     write_table,
-    writes_after,
 )
 
 if TYPE_CHECKING:
-    from nnpipe.training.fit import Fit
+    from nnpipe.training.fit import TrainingRun
 
 
 class HistoryTable(WritingCallback):
@@ -48,10 +48,10 @@ class HistoryTable(WritingCallback):
         self.state = State(size=0, names=[])
         self._file: IO[bytes] | None = None
 
-    def on_fit_begin(self, fit: Fit) -> None:
+    def on_fit_begin(self, fit: TrainingRun) -> None:
         """Open the file; if its content is lost, write the history again from the start."""
         super().on_fit_begin(fit)
-        path = folder_of(fit).table("live", ending="csv")
+        path = get_run_folder(fit).table("live", ending="csv")
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("r+b" if path.exists() else "w+b")
         if self._file.seek(0, os.SEEK_END) < self.state.size:
@@ -61,11 +61,11 @@ class HistoryTable(WritingCallback):
         if not self.state.size and len(fit.history):
             self._write(fit, anew=True)
 
-    def on_epoch_end(self, fit: Fit) -> None:
+    def on_epoch_end(self, fit: TrainingRun) -> None:
         """Write the epoch's line."""
         self._write(fit, anew=not set(fit.history.last) <= set(self.state.names))
 
-    def _write(self, fit: Fit, anew: bool) -> None:
+    def _write(self, fit: TrainingRun, anew: bool) -> None:
         file = self._file
         assert file is not None  # on_fit_begin has opened it
         if anew:
@@ -73,7 +73,7 @@ class HistoryTable(WritingCallback):
             file.truncate(0)
             file.seek(0)
         rows: Any = fit.history.rows() if anew else [fit.history.last]
-        file.write(csv_text(self.state.names, rows, header=anew).encode())
+        file.write(format_csv(self.state.names, rows, header=anew).encode())
         file.flush()
         os.fsync(file.fileno())
         self.state.size = file.tell()
@@ -110,19 +110,21 @@ class HistoryPlots(WritingCallback):
         check_call(HistoryPlots, locals())
         self.every = every
 
-    def on_epoch_end(self, fit: Fit) -> None:
+    def on_epoch_end(self, fit: TrainingRun) -> None:
         """Draw every ``every`` epochs; less often after many."""
-        if fit.epoch % self.every == 0 and writes_after(fit):
+        if fit.epoch % self.every == 0 and is_write_due(fit):
             self._write(fit)
 
-    def on_fit_end(self, fit: Fit) -> None:
+    def on_fit_end(self, fit: TrainingRun) -> None:
         """Draw all epochs."""
         self._write(fit)
 
-    def _write(self, fit: Fit) -> None:
+    def _write(self, fit: TrainingRun) -> None:
         history = fit.history
         names = history.names
-        write_text(folder_of(fit).table("history", ending="csv"), csv_text(names, history.rows()))
+        write_text(
+            get_run_folder(fit).table("history", ending="csv"), format_csv(names, history.rows())
+        )
 
         panels: dict[str, list[tuple[str, str]]] = {}
         for name in names:
@@ -136,7 +138,7 @@ class HistoryPlots(WritingCallback):
             return
         columns = min(3, len(panels))
         rows = -(-len(panels) // columns)
-        picture = new_figure(4.2 * columns, 3.0 * rows)
+        picture = create_figure(4.2 * columns, 3.0 * rows)
         grid = picture.subplots(rows, columns, squeeze=False).ravel()
         epochs = history["epoch"]
         for axes, (figure, lines) in zip(grid, panels.items(), strict=False):
@@ -193,7 +195,7 @@ class BestFigures(WritingCallback):
         # By figure: the first value, then the least and the greatest ones, each with its epoch.
         self.state = State(figures={})
 
-    def on_epoch_end(self, fit: Fit) -> None:
+    def on_epoch_end(self, fit: TrainingRun) -> None:
         """Compare the epoch's figures with those before, and write the table."""
         figures = dict(self.state.figures)
         for name, value in fit.history.last.items():
@@ -207,20 +209,22 @@ class BestFigures(WritingCallback):
                 greatest, greatest_epoch = value, fit.epoch
             figures[name] = [first, least, least_epoch, greatest, greatest_epoch]
         self.state.figures = figures
-        if writes_after(fit):
+        if is_write_due(fit):
             self._write(fit)
 
-    def on_fit_end(self, fit: Fit) -> None:
+    def on_fit_end(self, fit: TrainingRun) -> None:
         """Write the table a last time."""
         if self.state.figures:
             self._write(fit)
 
-    def _write(self, fit: Fit) -> None:
+    def _write(self, fit: TrainingRun) -> None:
         figures = self.state.figures
-        write_table(fit, "best", (_row(fit, name, kept) for name, kept in sorted(figures.items())))
+        write_table(
+            fit, "best", (_build_row(fit, name, kept) for name, kept in sorted(figures.items()))
+        )
 
 
-def _row(fit: Fit, name: str, kept: list[Any]) -> dict[str, Any]:
+def _build_row(fit: TrainingRun, name: str, kept: list[Any]) -> dict[str, Any]:
     first, least, least_epoch, greatest, greatest_epoch = kept
     less = less_is_better(name, fit.metrics)
     row: dict[str, Any] = {"figure": name}
@@ -254,15 +258,15 @@ class EpochSummary(Callback):
         self.state = State(lines=AppendOnly(), previous={})
         self._began = 0.0
 
-    def on_fit_begin(self, fit: Fit) -> None:
+    def on_fit_begin(self, fit: TrainingRun) -> None:
         """Start the clock; the time of a resumed epoch is that of its remaining part."""
         self._began = perf_counter()
 
-    def on_epoch_begin(self, fit: Fit) -> None:
+    def on_epoch_begin(self, fit: TrainingRun) -> None:
         """Start the clock."""
         self._began = perf_counter()
 
-    def on_epoch_end(self, fit: Fit) -> None:
+    def on_epoch_end(self, fit: TrainingRun) -> None:
         """Log the line."""
         row, state = fit.history.last, self.state
         parts = []
@@ -281,13 +285,15 @@ class EpochSummary(Callback):
         fit.log.info(line)
         state.previous = {**state.previous, **row}
         state.lines.append(line)
-        if fit.folder is not None and writes_after(fit):
+        if fit.folder is not None and is_write_due(fit):
             self._write(fit)
 
-    def on_fit_end(self, fit: Fit) -> None:
+    def on_fit_end(self, fit: TrainingRun) -> None:
         """Write all lines."""
         if fit.folder is not None and self.state.lines:
             self._write(fit)
 
-    def _write(self, fit: Fit) -> None:
-        write_text(folder_of(fit).table("epochs", ending="txt"), "\n".join(self.state.lines) + "\n")
+    def _write(self, fit: TrainingRun) -> None:
+        write_text(
+            get_run_folder(fit).table("epochs", ending="txt"), "\n".join(self.state.lines) + "\n"
+        )

@@ -9,18 +9,18 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.training._batches import tensors_of
+from nnpipe.training._batches import to_tensors
 from nnpipe.training.callbacks._arrays import Trace
 from nnpipe.training.callbacks.callback import (
     WritingCallback,
-    new_figure,
+    create_figure,
+    is_write_due,
     save_figure,
     write_table,
-    writes_after,
 )
 
 if TYPE_CHECKING:
-    from nnpipe.training.fit import Fit
+    from nnpipe.training.fit import TrainingRun
 
 
 class LearningRateRecorder(WritingCallback):
@@ -42,22 +42,24 @@ class LearningRateRecorder(WritingCallback):
     def __init__(self) -> None:
         self.trace = Trace()
 
-    def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
+    def on_batch_end(
+        self, fit: TrainingRun, batch: dict[str, Any], outputs: dict[str, Any]
+    ) -> None:
         """Record the last step's rates."""
         if fit.step:
             self.trace.add(fit.step, fit.rates)
 
-    def on_epoch_end(self, fit: Fit) -> None:
+    def on_epoch_end(self, fit: TrainingRun) -> None:
         """Write the table and the picture."""
-        if writes_after(fit):
+        if is_write_due(fit):
             self._write(fit)
 
-    def on_fit_end(self, fit: Fit) -> None:
+    def on_fit_end(self, fit: TrainingRun) -> None:
         """Write them a last time."""
         if self.trace.steps:
             self._write(fit)
 
-    def _write(self, fit: Fit) -> None:
+    def _write(self, fit: TrainingRun) -> None:
         steps, rates = [*self.trace.steps], [*self.trace.values]
         # long trainings leave steps out, but not the last one
         if fit.step and fit.step not in steps[-1:]:
@@ -68,7 +70,7 @@ class LearningRateRecorder(WritingCallback):
             "learning_rate",
             ({"step": step, "rates": rate} for step, rate in zip(steps, rates, strict=True)),
         )
-        picture = new_figure(6, 3)
+        picture = create_figure(6, 3)
         axes = picture.subplots()
         for group, values in enumerate(zip(*rates, strict=True)):
             axes.plot(steps, values, label=f"group {group}")
@@ -107,7 +109,7 @@ class LearningRateFinder(WritingCallback):
         self.highest = highest
         self.steps = steps
 
-    def on_fit_begin(self, fit: Fit) -> None:
+    def on_fit_begin(self, fit: TrainingRun) -> None:
         """Try the rates, and write the table and the picture."""
         super().on_fit_begin(fit)
         if not 0 < self.lowest < self.highest or self.steps < 2:
@@ -125,10 +127,10 @@ class LearningRateFinder(WritingCallback):
             "learning_rate_finder",
             ({"rate": r, "loss": v} for r, v in zip(rates, losses, strict=True)),
         )
-        smooth = smoothed(losses)
-        best = steepest(rates, smooth)
+        smooth = smooth_losses(losses)
+        best = find_steepest_rate(rates, smooth)
         fit.log.info("the loss falls most steeply at a learning rate of %.3g", best)
-        picture = new_figure(6, 3.5)
+        picture = create_figure(6, 3.5)
         axes = picture.subplots()
         axes.plot(rates, losses, lw=0.5, alpha=0.5, label="loss")
         axes.plot(rates, smooth, label="smoothed")
@@ -139,7 +141,7 @@ class LearningRateFinder(WritingCallback):
         axes.legend()
         save_figure(fit, "learning_rate_finder", picture)
 
-    def _try(self, fit: Fit) -> tuple[list[float], list[float]]:
+    def _try(self, fit: TrainingRun) -> tuple[list[float], list[float]]:
         import torch
 
         # Copied together, so that the copied optimiser refers to the copied weights.
@@ -148,14 +150,14 @@ class LearningRateFinder(WritingCallback):
         factor = (self.highest / self.lowest) ** (1 / (self.steps - 1))
         rates: list[float] = []
         losses: list[float] = []
-        batches = self._batches(fit)
+        batches = self._iter_batches(fit)
         try:
             with torch.enable_grad():
                 while len(rates) < self.steps:
                     rate = self.lowest * factor ** len(rates)
                     for group in optimiser.param_groups:
                         group["lr"] = rate
-                    outputs = model(tensors_of(next(batches), fit.device))
+                    outputs = model(to_tensors(next(batches), fit.device))
                     found = outputs.values() if isinstance(outputs, dict) else [outputs]
                     loss = sum(output.loss() for output in found)
                     value = float(loss.detach())
@@ -174,7 +176,7 @@ class LearningRateFinder(WritingCallback):
             )
         return rates, losses
 
-    def _batches(self, fit: Fit) -> Any:
+    def _iter_batches(self, fit: TrainingRun) -> Any:
         epoch = 1
         while True:
             for parts in fit.datasets.values():
@@ -185,7 +187,7 @@ class LearningRateFinder(WritingCallback):
             epoch += 1
 
 
-def smoothed(losses: list[float], keep: float = 0.9) -> list[float]:
+def smooth_losses(losses: list[float], keep: float = 0.9) -> list[float]:
     """Return an exponential moving average with bias correction (Kingma and Ba, 2015, section
     3).
     """
@@ -196,6 +198,6 @@ def smoothed(losses: list[float], keep: float = 0.9) -> list[float]:
     return found
 
 
-def steepest(rates: list[float], losses: list[float]) -> float:
+def find_steepest_rate(rates: list[float], losses: list[float]) -> float:
     """Return the rate at which the loss falls most steeply over the logarithm of the rate."""
     return rates[int(np.gradient(losses, np.log(rates)).argmin())]

@@ -10,13 +10,13 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError, ConversionError
-from nnpipe.core.files import replacing
-from nnpipe.training._batches import tensors_of
-from nnpipe.training.callbacks.callback import WritingCallback, folder_of, write_table
-from nnpipe.training.callbacks.samples import first_batch
+from nnpipe.core.files import replace_atomically
+from nnpipe.training._batches import to_tensors
+from nnpipe.training.callbacks.callback import WritingCallback, get_run_folder, write_table
+from nnpipe.training.callbacks.samples import read_first_batch
 
 if TYPE_CHECKING:
-    from nnpipe.training.fit import Fit
+    from nnpipe.training.fit import TrainingRun
 
 
 class OnnxExport(WritingCallback):
@@ -50,7 +50,7 @@ class OnnxExport(WritingCallback):
         self.tolerance = tolerance
         self._checked = False
 
-    def on_fit_begin(self, fit: Fit) -> None:
+    def on_fit_begin(self, fit: TrainingRun) -> None:
         """Raise :class:`ConfigError` if there are no inputs to export."""
         super().on_fit_begin(fit)
         if not self.inputs:
@@ -58,7 +58,7 @@ class OnnxExport(WritingCallback):
                 'OnnxExport needs the names of the features that are inputs, such as ["image"]'
             )
 
-    def on_batch_begin(self, fit: Fit, batch: dict[str, Any]) -> None:
+    def on_batch_begin(self, fit: TrainingRun, batch: dict[str, Any]) -> None:
         """Raise :class:`ConfigError` at the first batch if an input does not exist."""
         if not self._checked:
             missing = [name for name in self.inputs if name not in batch]
@@ -68,22 +68,22 @@ class OnnxExport(WritingCallback):
                 )
             self._checked = True
 
-    def on_fit_end(self, fit: Fit) -> None:
+    def on_fit_end(self, fit: TrainingRun) -> None:
         """Export the model and check the file."""
         import copy
 
         import torch
 
-        example = self._example(fit)
+        example = self._select_example(fit)
         if not example:
             raise ConfigError(
                 f"OnnxExport: no training split has batches with {', '.join(self.inputs)}"
             )
         model = copy.deepcopy(fit.model).cpu().eval()
-        plain = _plain(model, self.inputs, example)
+        plain = _wrap_for_export(model, self.inputs, example)
         given = tuple(example[name] for name in self.inputs)
         names = plain.names
-        with replacing(folder_of(fit).onnx) as path:
+        with replace_atomically(get_run_folder(fit).onnx) as path:
             batch = torch.export.Dim("batch", min=1)
             try:
                 with warnings.catch_warnings():
@@ -103,15 +103,15 @@ class OnnxExport(WritingCallback):
             rows = self._compare(path, names, given, plain)
         write_table(fit, "onnx", rows)
 
-    def _example(self, fit: Fit) -> dict[str, Any]:
+    def _select_example(self, fit: TrainingRun) -> dict[str, Any]:
         """Return some samples of the first epoch: the same ones, however often the run was
         killed.
         """
         for parts in fit.datasets.values():
             for split, sequence in parts.items():
-                found = first_batch(sequence, 1) if split in fit.options.train_splits else None
+                found = read_first_batch(sequence, 1) if split in fit.options.train_splits else None
                 if found is not None and all(name in found for name in self.inputs):
-                    return tensors_of(
+                    return to_tensors(
                         {name: v[:4] for name, v in found.items() if hasattr(v, "dtype")}, "cpu"
                     )
         return {}
@@ -151,7 +151,7 @@ class OnnxExport(WritingCallback):
         return rows
 
 
-def _plain(model: Any, inputs: tuple[str, ...], example: dict[str, Any]) -> Any:
+def _wrap_for_export(model: Any, inputs: tuple[str, ...], example: dict[str, Any]) -> Any:
     """Return a module from the inputs' tensors to the outputs' tensors; it fills in targets,
     which have no effect.
     """

@@ -9,15 +9,15 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError, TrainingError
-from nnpipe.core.files import replacing, write_text
+from nnpipe.core.files import replace_atomically, write_text
 from nnpipe.experiment.state import State
 from nnpipe.measuring.resource_sampler import UsageSampler
-from nnpipe.training.callbacks._arrays import leaves, not_finite
+from nnpipe.training.callbacks._arrays import find_nonfinite_weights, iter_leaf_layers
 from nnpipe.training.callbacks.callback import (
     Callback,
     WritingCallback,
-    folder_of,
-    new_figure,
+    create_figure,
+    get_run_folder,
     save_figure,
     write_table,
 )
@@ -25,7 +25,7 @@ from nnpipe.training.callbacks.callback import (
 if TYPE_CHECKING:
     import logging
 
-    from nnpipe.training.fit import Fit
+    from nnpipe.training.fit import TrainingRun
 
 _MOST = 1000
 """The greatest number of observations in the table and the picture."""
@@ -71,14 +71,14 @@ class ResourceMonitor(WritingCallback):
         self._sampler: UsageSampler | None = None
         self._epochs: list[tuple[int, float]] = []
 
-    def on_fit_begin(self, fit: Fit) -> None:
+    def on_fit_begin(self, fit: TrainingRun) -> None:
         """Begin to observe."""
         super().on_fit_begin(fit)
         self._sampler = UsageSampler(self.interval).__enter__()
         self._sampler.resume()
         self._epochs = []
 
-    def on_epoch_end(self, fit: Fit) -> None:
+    def on_epoch_end(self, fit: TrainingRun) -> None:
         """Write what was observed so far."""
         sampler = self._sampler
         assert sampler is not None  # on_fit_begin has made it
@@ -109,9 +109,9 @@ class ResourceMonitor(WritingCallback):
         )
         self._draw(fit, seconds, columns)
 
-    def _draw(self, fit: Fit, seconds: Any, columns: dict[str, Any]) -> None:
+    def _draw(self, fit: TrainingRun, seconds: Any, columns: dict[str, Any]) -> None:
         panels = [panel for panel in _PANELS if any(name in columns for name in panel[0])]
-        picture = new_figure(8, 2.4 * len(panels))
+        picture = create_figure(8, 2.4 * len(panels))
         for axes, (names, label, factor) in zip(
             picture.subplots(len(panels), squeeze=False)[:, 0], panels, strict=True
         ):
@@ -158,7 +158,7 @@ class ProfilerTrace(WritingCallback):
         self._profiler: Any = None
         self._recorded = 0
 
-    def on_batch_begin(self, fit: Fit, batch: dict[str, Any]) -> None:
+    def on_batch_begin(self, fit: TrainingRun, batch: dict[str, Any]) -> None:
         """Start recording after ``skip`` batches."""
         # A run that was killed while recording records other batches.
         if self._profiler is None and not self.state.done and fit.batch >= self.skip:
@@ -172,30 +172,32 @@ class ProfilerTrace(WritingCallback):
             self._profiler.start()
             self._recorded = 0
 
-    def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
+    def on_batch_end(
+        self, fit: TrainingRun, batch: dict[str, Any], outputs: dict[str, Any]
+    ) -> None:
         """Stop and write after ``batches`` batches."""
         if self._profiler is not None:
             self._recorded += 1
             if self._recorded >= self.batches:
                 self._write(fit)
 
-    def on_epoch_end(self, fit: Fit) -> None:
+    def on_epoch_end(self, fit: TrainingRun) -> None:
         """Stop and write if the epoch had fewer batches."""
         if self._profiler is not None:
             self._write(fit)
 
-    def _write(self, fit: Fit) -> None:
+    def _write(self, fit: TrainingRun) -> None:
         profiler, self._profiler = self._profiler, None
         self.state.done = True
         profiler.stop()
-        with replacing(folder_of(fit).trace) as path:
+        with replace_atomically(get_run_folder(fit).trace) as path:
             # The profiler compresses only if the name ends in .gz, which a temporary name may not.
             packed = path.with_name(f".{os.getpid()}.partial.json.gz")
             profiler.export_chrome_trace(str(packed))
             packed.replace(path)
         order = "self_cuda_time_total" if fit.device.startswith("cuda") else "self_cpu_time_total"
         write_text(
-            folder_of(fit).table("profile", ending="txt"),
+            get_run_folder(fit).table("profile", ending="txt"),
             profiler.key_averages().table(sort_by=order, row_limit=25),
         )
 
@@ -235,34 +237,36 @@ class NanWatch(Callback):
         self._finite: dict[str, Any] = {}
         self._log: logging.Logger | None = None
 
-    def on_fit_begin(self, fit: Fit) -> None:
+    def on_fit_begin(self, fit: TrainingRun) -> None:
         """Hook the layers."""
         self._log = fit.log
         if self.layers and not fit.options.compile and fit.framework == "torch":
-            for name, layer in leaves(fit.model):
-                self._handles.append(layer.register_forward_hook(self._hook(name)))
+            for name, layer in iter_leaf_layers(fit.model):
+                self._handles.append(layer.register_forward_hook(self._make_hook(name)))
 
-    def _hook(self, name: str) -> Any:
+    def _make_hook(self, name: str) -> Any:
         import torch
 
-        def look(layer: Any, arguments: Any, output: Any) -> None:
+        def check_output(layer: Any, arguments: Any, output: Any) -> None:
             if isinstance(output, torch.Tensor) and output.is_floating_point():
                 self._finite[name] = torch.isfinite(output.detach()).all()
 
-        return look
+        return check_output
 
-    def on_batch_begin(self, fit: Fit, batch: dict[str, Any]) -> None:
+    def on_batch_begin(self, fit: TrainingRun, batch: dict[str, Any]) -> None:
         """Forget the layers of the last batch, in which all was well."""
         self._finite = {}
 
-    def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
+    def on_batch_end(
+        self, fit: TrainingRun, batch: dict[str, Any], outputs: dict[str, Any]
+    ) -> None:
         """Check the gradients every ``every`` steps."""
         self._finite = {}
         # A scaler skips steps with infinite gradients; this is how it finds its scale.
         if fit.step % self.every or fit.options.precision == "float16":
             return
         if fit.framework == "keras":
-            weights = not_finite(fit.model)
+            weights = find_nonfinite_weights(fit.model)
             if weights:
                 raise TrainingError(
                     f"the weight {', '.join(weights[:5])} is not finite; use a smaller learning "

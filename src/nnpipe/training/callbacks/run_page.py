@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.files import replacing
-from nnpipe.training.callbacks.callback import WritingCallback, folder_of, writes_after
+from nnpipe.core.files import replace_atomically
+from nnpipe.training.callbacks.callback import WritingCallback, get_run_folder, is_write_due
 from nnpipe.training.run_page import write_run_page
 
 if TYPE_CHECKING:
-    from nnpipe.training.fit import Fit
+    from nnpipe.training.fit import TrainingRun
 
 
 class RunPage(WritingCallback):
@@ -27,14 +27,14 @@ class RunPage(WritingCallback):
     frameworks = ("torch", "keras")
     formerly: ClassVar[tuple[str, ...]] = ("CallbackReportingStartServer",)
 
-    def on_epoch_end(self, fit: Fit) -> None:
+    def on_epoch_end(self, fit: TrainingRun) -> None:
         """Write the page."""
-        if writes_after(fit):
-            write_run_page(folder_of(fit).path)
+        if is_write_due(fit):
+            write_run_page(get_run_folder(fit).path)
 
-    def on_fit_end(self, fit: Fit) -> None:
+    def on_fit_end(self, fit: TrainingRun) -> None:
         """Write the page a last time, with files that other callbacks wrote at the end."""
-        write_run_page(folder_of(fit).path)
+        write_run_page(get_run_folder(fit).path)
 
 
 _LARGEST = 1_000_000
@@ -65,15 +65,15 @@ class SourceSnapshot(WritingCallback):
         self.folders = tuple(Path(folder) for folder in folders)
         self.endings = tuple(endings)
 
-    def on_fit_begin(self, fit: Fit) -> None:
+    def on_fit_begin(self, fit: TrainingRun) -> None:
         """Write the archive."""
         super().on_fit_begin(fit)
-        with replacing(folder_of(fit).source) as target:
+        with replace_atomically(get_run_folder(fit).source) as target:
             with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
                 for number, folder in enumerate(self.folders):
                     if not folder.exists():
                         raise ConfigError(f"SourceSnapshot: {folder} is not there")
-                    for path in self._files(folder):
+                    for path in self._find_files(folder):
                         # Folders may have equal names, so each has a number.
                         name = f"{number}-{folder.resolve().name}"
                         if path != folder:
@@ -82,7 +82,7 @@ class SourceSnapshot(WritingCallback):
                             zipfile.ZipInfo(name), path.read_bytes(), zipfile.ZIP_DEFLATED
                         )
 
-    def _files(self, folder: Path) -> list[Path]:
+    def _find_files(self, folder: Path) -> list[Path]:
         if folder.is_file():
             return [folder]
         return sorted(

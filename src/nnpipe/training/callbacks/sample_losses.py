@@ -10,23 +10,23 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.files import replacing
+from nnpipe.core.files import replace_atomically
 from nnpipe.experiment.state import AppendOnly, State
-from nnpipe.training.callbacks._arrays import joined
+from nnpipe.training.callbacks._arrays import join_arrays
 from nnpipe.training.callbacks.callback import (
     WritingCallback,
-    folder_of,
-    heat_map,
-    new_figure,
+    create_figure,
+    draw_heat_map,
+    get_run_folder,
+    is_write_due,
     save_figure,
     write_table,
-    writes_after,
 )
-from nnpipe.training.callbacks.samples import called, image_of, samples_of, show_images
-from nnpipe.training.run_folder import file_name
+from nnpipe.training.callbacks.samples import find_image, format_label, get_samples, show_images
+from nnpipe.training.run_folder import make_file_name
 
 if TYPE_CHECKING:
-    from nnpipe.training.fit import Fit
+    from nnpipe.training.fit import TrainingRun
 
 
 def sample_losses(outputs: Mapping[str, Any], output: str | None) -> Any:
@@ -49,12 +49,12 @@ def sample_losses(outputs: Mapping[str, Any], output: str | None) -> Any:
     return losses
 
 
-def epoch_means(kept: Sequence[Sequence[Any]]) -> tuple[np.ndarray, np.ndarray]:
+def compute_epoch_means(kept: Sequence[Sequence[Any]]) -> tuple[np.ndarray, np.ndarray]:
     """Return ids, ascending, and the mean loss of each, float64, from the ids and losses of
     batches.
     """
     ids = np.concatenate([np.asarray(own) for own, _ in kept]).astype(np.int64)
-    losses = joined([own for _, own in kept]).astype(np.float64)
+    losses = join_arrays([own for _, own in kept]).astype(np.float64)
     # A sample may occur several times in an epoch; then the mean of its losses counts.
     unique, place, times = np.unique(ids, return_inverse=True, return_counts=True)
     return unique, np.bincount(place, weights=losses) / times
@@ -71,17 +71,24 @@ class KeepsLosses(WritingCallback):
     output: str | None
     state: State
 
-    def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
+    def on_batch_end(
+        self, fit: TrainingRun, batch: dict[str, Any], outputs: dict[str, Any]
+    ) -> None:
         """Keep the losses of a training batch."""
-        self._keep(f"{fit.dataset}/{'+'.join(fit.options.train_splits)}", batch, outputs)
+        self._record_losses(f"{fit.dataset}/{'+'.join(fit.options.train_splits)}", batch, outputs)
 
     def on_evaluate_batch(
-        self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
+        self,
+        fit: TrainingRun,
+        dataset: str,
+        split: str,
+        batch: dict[str, Any],
+        outputs: dict[str, Any],
     ) -> None:
         """Keep the losses of an evaluated batch."""
-        self._keep(f"{dataset}/{split}", batch, outputs)
+        self._record_losses(f"{dataset}/{split}", batch, outputs)
 
-    def _keep(self, split: str, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
+    def _record_losses(self, split: str, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
         losses = sample_losses(outputs, self.output)
         if losses is not None:
             self.state.waiting.setdefault(split, []).append([batch["sample_id"], losses])
@@ -136,21 +143,23 @@ class WorstSamples(KeepsLosses):
         # each epoch after which files are written the losses of its worst samples.
         self.state = State(waiting={}, sums={}, epochs={})
 
-    def on_epoch_end(self, fit: Fit) -> None:
+    def on_epoch_end(self, fit: TrainingRun) -> None:
         """Add the epoch's losses to the sums, and write tables and heat maps."""
         state = self.state
         for split, kept in state.waiting.items():
-            unique, means = epoch_means(kept)
+            unique, means = compute_epoch_means(kept)
             before = state.sums.get(split)
             # Older checkpoints hold a row for each epoch instead.
             epochs = 1 + (before or {}).get("epochs", len(state.epochs.get(split, [])))
-            state.sums[split] = _added(before, unique, relative(means)) | {"epochs": epochs}
-            if not writes_after(fit):
+            state.sums[split] = _add_losses(before, unique, normalize_by_mean(means)) | {
+                "epochs": epochs
+            }
+            if not is_write_due(fit):
                 continue
             worst = np.argsort(-means, kind="stable")[: 10 * self.count]
             # For each epoch, the losses of the samples that are worst so far are kept, whatever
             # they are in this epoch.
-            so_far = np.searchsorted(unique, self._ranking(split)[0])
+            so_far = np.searchsorted(unique, self._rank_samples(split)[0])
             so_far = so_far[so_far < len(unique)]
             kept_here = np.union1d(worst, so_far)
             row = {"epoch": fit.epoch, "ids": unique[kept_here], "losses": means[kept_here]}
@@ -158,20 +167,20 @@ class WorstSamples(KeepsLosses):
             self._write(fit, split)
         state.waiting = {}
 
-    def _ranking(self, split: str) -> tuple[np.ndarray, np.ndarray]:
+    def _rank_samples(self, split: str) -> tuple[np.ndarray, np.ndarray]:
         sums = self.state.sums[split]
         order = np.argsort(-sums["losses"], kind="stable")[: self.count]
         epochs = sums.get("epochs") or max(1, len(self.state.epochs.get(split, [])))
         return sums["ids"][order], sums["losses"][order] / epochs
 
-    def _write(self, fit: Fit, split: str) -> None:
-        ids, scores = self._ranking(split)
+    def _write(self, fit: TrainingRun, split: str) -> None:
+        ids, scores = self._rank_samples(split)
         epochs = self.state.epochs[split]
         losses = np.full((len(ids), len(epochs)), np.nan)
         for column, row in enumerate(epochs):
             _, own, there = np.intersect1d(ids, row["ids"], return_indices=True)
             losses[own, column] = row["losses"][there]
-        name = file_name("worst", *split.split("/"))
+        name = make_file_name("worst", *split.split("/"))
         write_table(
             fit,
             name,
@@ -185,9 +194,9 @@ class WorstSamples(KeepsLosses):
                 for n in range(len(ids))
             ),
         )
-        picture = new_figure(7, 1.5 + 0.2 * len(ids))
+        picture = create_figure(7, 1.5 + 0.2 * len(ids))
         axes = picture.subplots()
-        heat_map(
+        draw_heat_map(
             axes,
             losses,
             [str(own) for own in ids],
@@ -200,19 +209,19 @@ class WorstSamples(KeepsLosses):
         axes.set_title(f"worst samples of {split}, the worst on top{grey}", fontsize=10)
         save_figure(fit, name, picture)
 
-    def on_fit_end(self, fit: Fit) -> None:
+    def on_fit_end(self, fit: TrainingRun) -> None:
         """Draw the worst samples."""
         for split in self.state.sums:
             dataset, part = split.split("/")
-            ids, scores = self._ranking(split)
+            ids, scores = self._rank_samples(split)
             if part not in fit.datasets[dataset]:
                 continue
             trained = part in fit.options.train_splits
-            found = samples_of(
+            found = get_samples(
                 fit.datasets[dataset][part], fit.epoch if trained else 0, ids.tolist()
             )
             drawn = [
-                (own, image_of(found[own]), scores[n])
+                (own, find_image(found[own]), scores[n])
                 for n, own in enumerate(ids.tolist())
                 if own in found
             ]
@@ -220,16 +229,16 @@ class WorstSamples(KeepsLosses):
             if not images:
                 continue
             columns = min(5, len(images))
-            picture = new_figure(1.6 * columns, 1.9 * -(-len(images) // columns))
+            picture = create_figure(1.6 * columns, 1.9 * -(-len(images) // columns))
             titles = [
-                f"{own}{_labels(found[own], self.classes)}\nscore {score:.3g}"
+                f"{own}{_format_labels(found[own], self.classes)}\nscore {score:.3g}"
                 for own, _, score in images
             ]
             show_images(picture, [image for _, image, _ in images], titles, columns)
-            save_figure(fit, file_name("worst", dataset, part, "samples"), picture)
+            save_figure(fit, make_file_name("worst", dataset, part, "samples"), picture)
 
 
-def relative(losses: np.ndarray) -> np.ndarray:
+def normalize_by_mean(losses: np.ndarray) -> np.ndarray:
     """Return the losses ``(n,)`` of an epoch as multiples of their mean.
 
     If some are negative, the least loss is subtracted from all first.  A loss that is
@@ -245,7 +254,7 @@ def relative(losses: np.ndarray) -> np.ndarray:
     return np.where(finite, shares, float(len(losses)))
 
 
-def _added(sums: dict[str, Any] | None, ids: np.ndarray, losses: np.ndarray) -> dict[str, Any]:
+def _add_losses(sums: dict[str, Any] | None, ids: np.ndarray, losses: np.ndarray) -> dict[str, Any]:
     """Add losses to sums by sample, both in ascending order of ids."""
     if sums is None:
         return {"ids": ids, "losses": losses}
@@ -258,10 +267,10 @@ def _added(sums: dict[str, Any] | None, ids: np.ndarray, losses: np.ndarray) -> 
     }
 
 
-def _labels(sample: dict[str, Any], classes: Sequence[str]) -> str:
+def _format_labels(sample: dict[str, Any], classes: Sequence[str]) -> str:
     """Return the whole numbers of a sample, which are usually its labels."""
     found = [
-        called(n, v, classes)
+        format_label(n, v, classes)
         for n, v in sample.items()
         if isinstance(v, np.ndarray) and v.ndim == 0 and v.dtype.kind in "iu"
     ]
@@ -308,16 +317,16 @@ class SampleLosses(KeepsLosses):
         # By split: ids and losses of this epoch's batches; and a row for each epoch before.
         self.state = State(waiting={}, epochs={})
 
-    def on_epoch_end(self, fit: Fit) -> None:
+    def on_epoch_end(self, fit: TrainingRun) -> None:
         """Add a row for the epoch, and write every ``every`` epochs."""
         for split, kept in self.state.waiting.items():
-            ids, losses = epoch_means(kept)
+            ids, losses = compute_epoch_means(kept)
             if len(ids) > self.most:
                 raise ConfigError(
                     f"SampleLosses: {split} has {len(ids):,} samples, more than most={self.most:,}"
                 )
             rows = self.state.epochs.setdefault(split, AppendOnly())
-            known = _ids(rows)
+            known = _find_ids(rows)
             same = known is not None and np.array_equal(known, ids)
             rows.append(
                 {
@@ -330,26 +339,26 @@ class SampleLosses(KeepsLosses):
         if fit.epoch % self.every == 0:
             self._write(fit)
 
-    def on_fit_end(self, fit: Fit) -> None:
+    def on_fit_end(self, fit: TrainingRun) -> None:
         """Write all epochs."""
         self._write(fit)
 
-    def _write(self, fit: Fit) -> None:
+    def _write(self, fit: TrainingRun) -> None:
         for split, rows in self.state.epochs.items():
-            ids, epochs, losses = whole(rows)
-            name = file_name("losses", *split.split("/"))
+            ids, epochs, losses = build_loss_matrix(rows)
+            name = make_file_name("losses", *split.split("/"))
             with (
-                replacing(folder_of(fit).table(name, ending="npz")) as path,
+                replace_atomically(get_run_folder(fit).table(name, ending="npz")) as path,
                 path.open("wb") as file,
             ):
                 np.savez_compressed(file, sample_id=ids, epoch=epochs, loss=losses)
             self._draw(fit, name, split, epochs, losses)
 
     def _draw(
-        self, fit: Fit, name: str, split: str, epochs: np.ndarray, losses: np.ndarray
+        self, fit: TrainingRun, name: str, split: str, epochs: np.ndarray, losses: np.ndarray
     ) -> None:
         scores = np.stack(
-            [relative(np.nan_to_num(column.astype(np.float64))) for column in losses.T]
+            [normalize_by_mean(np.nan_to_num(column.astype(np.float64))) for column in losses.T]
         ).mean(0)
         ranked = losses[np.argsort(-scores, kind="stable")]
         shown = np.unique(
@@ -359,9 +368,9 @@ class SampleLosses(KeepsLosses):
             np.linspace(0, len(ranked), min(len(ranked), _ROWS) + 1).astype(np.int64)
         )
         parts = [ranked[start:stop, shown] for start, stop in itertools.pairwise(bounds.tolist())]
-        image = np.stack([_mean(part) for part in parts])
+        image = np.stack([_compute_mean(part) for part in parts])
         known = image[np.isfinite(image)]
-        picture = new_figure(7, 6)
+        picture = create_figure(7, 6)
         axes = picture.subplots()
         limit = float(np.quantile(known, 0.99)) if len(known) else 1.0
         extent = (epochs[0] - 0.5, epochs[-1] + 0.5, len(ranked), 0)
@@ -381,11 +390,11 @@ class SampleLosses(KeepsLosses):
         save_figure(fit, name, picture)
 
 
-def _ids(rows: Any) -> np.ndarray | None:
+def _find_ids(rows: Any) -> np.ndarray | None:
     return next((row["ids"] for row in reversed(rows) if row["ids"] is not None), None)
 
 
-def whole(rows: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def build_loss_matrix(rows: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return ids ``(n,)``, epochs ``(epochs,)`` and losses, float32 ``(n, epochs)``, from the
     rows of epochs.
     """
@@ -398,7 +407,7 @@ def whole(rows: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return ids, np.array([row["epoch"] for row in rows], np.int64), losses
 
 
-def _mean(part: np.ndarray) -> np.ndarray:
+def _compute_mean(part: np.ndarray) -> np.ndarray:
     """Return the mean over samples ``(n, epochs)`` without those that are NaN."""
     there = np.isfinite(part)
     counts = there.sum(0)

@@ -11,15 +11,15 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.experiment.state import State
-from nnpipe.training.callbacks._arrays import array_of
-from nnpipe.training.callbacks.callback import WritingCallback, new_figure, save_figure
-from nnpipe.training.run_folder import file_name
+from nnpipe.training.callbacks._arrays import to_array
+from nnpipe.training.callbacks.callback import WritingCallback, create_figure, save_figure
+from nnpipe.training.run_folder import make_file_name
 
 if TYPE_CHECKING:
-    from nnpipe.training.fit import Fit
+    from nnpipe.training.fit import TrainingRun
 
 
-def each_sample(
+def iter_samples(
     sequence: Any, epoch: int, ids: Collection[int] | None = None
 ) -> Generator[tuple[int, dict[str, Any]], None, None]:
     """Yield the samples of a sequence, or those of some ids, in its order, as batches of one.
@@ -40,32 +40,34 @@ def each_sample(
                 if wanted is None or own in wanted:
                     if wanted is not None:
                         wanted.discard(own)
-                    yield own, {name: _cut(value, place) for name, value in batch.items()}
+                    yield own, {name: _slice_sample(value, place) for name, value in batch.items()}
     finally:
         close = getattr(batches, "close", None)
         if close is not None:
             close()
 
 
-def samples_of(sequence: Any, epoch: int, ids: Collection[int]) -> dict[int, dict[str, Any]]:
+def get_samples(sequence: Any, epoch: int, ids: Collection[int]) -> dict[int, dict[str, Any]]:
     """Return some samples by id, each feature as an array without the first axis; see
-    :func:`each_sample`.
+    :func:`iter_samples`.
     """
-    with closing(each_sample(sequence, epoch, ids)) as found:
-        return {own: features_of(sample) for own, sample in found}
+    with closing(iter_samples(sequence, epoch, ids)) as found:
+        return {own: get_sample_features(sample) for own, sample in found}
 
 
-def batches_of(sequence: Any, epoch: int, wanted: int | Collection[int]) -> list[dict[str, Any]]:
+def select_batches(
+    sequence: Any, epoch: int, wanted: int | Collection[int]
+) -> list[dict[str, Any]]:
     """Return samples as batches of one: the first so many, or those of some ids, in that order."""
     if isinstance(wanted, int):
-        with closing(each_sample(sequence, epoch)) as every:
+        with closing(iter_samples(sequence, epoch)) as every:
             return [sample for _, sample in islice(every, wanted)]
-    with closing(each_sample(sequence, epoch, wanted)) as some:
+    with closing(iter_samples(sequence, epoch, wanted)) as some:
         found = dict(some)
     return [found[own] for own in dict.fromkeys(wanted) if own in found]
 
 
-def first_batch(sequence: Any, epoch: int) -> dict[str, Any] | None:
+def read_first_batch(sequence: Any, epoch: int) -> dict[str, Any] | None:
     """Return the first batch of an epoch, if there is one; call this between epochs only."""
     sequence.set_epoch(epoch)
     batches = iter(sequence)
@@ -76,7 +78,7 @@ def first_batch(sequence: Any, epoch: int) -> dict[str, Any] | None:
     return None if found is None else dict(found)
 
 
-def features_of(sample: dict[str, Any]) -> dict[str, Any]:
+def get_sample_features(sample: dict[str, Any]) -> dict[str, Any]:
     """Return the features of a batch of one sample without the first axis."""
     found = {}
     for name, value in sample.items():
@@ -89,7 +91,7 @@ def features_of(sample: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _cut(value: Any, place: int) -> Any:
+def _slice_sample(value: Any, place: int) -> Any:
     """Return a sample's part of a feature, with a first axis of length 1."""
     if not hasattr(value, "__getitem__") or isinstance(value, (str, dict)):
         return value
@@ -97,7 +99,7 @@ def _cut(value: Any, place: int) -> Any:
     return part.copy() if isinstance(part, np.ndarray) else part
 
 
-def image_of(sample: dict[str, Any]) -> np.ndarray | None:
+def find_image(sample: dict[str, Any]) -> np.ndarray | None:
     """Return the first feature that looks like a picture: ``(rows, columns)`` or ``(rows, columns,
     3)`` from 0 to 1.
 
@@ -113,7 +115,7 @@ def image_of(sample: dict[str, Any]) -> np.ndarray | None:
 
 
 def as_image(value: np.ndarray) -> np.ndarray | None:
-    """Return an array as a picture if it looks like one; see :func:`image_of`."""
+    """Return an array as a picture if it looks like one; see :func:`find_image`."""
     if value.ndim == 3 and value.shape[0] in (1, 3) and min(value.shape[1:]) >= 4:
         value = np.moveaxis(value, 0, -1)
     if value.ndim == 3 and value.shape[-1] == 1:
@@ -128,7 +130,7 @@ def as_image(value: np.ndarray) -> np.ndarray | None:
     return (values - low) / (high - low if high > low else 1.0)
 
 
-def called(name: str, value: Any, classes: Sequence[str] = ()) -> str:
+def format_label(name: str, value: Any, classes: Sequence[str] = ()) -> str:
     """Return the text of a sample's label for its picture, with the class's name if it is known.
 
     Features under ``input`` are inputs of the model, not labels.
@@ -179,7 +181,9 @@ class RandomSamples(WritingCallback):
         self.state = State(drawn=[])
         self._seen: set[tuple[int, str]] = set()
 
-    def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
+    def on_batch_end(
+        self, fit: TrainingRun, batch: dict[str, Any], outputs: dict[str, Any]
+    ) -> None:
         """Draw the run's first training batch of a data set."""
         split = f"{fit.dataset}/{'+'.join(fit.options.train_splits)}"
         if split not in self.state.drawn:
@@ -187,13 +191,23 @@ class RandomSamples(WritingCallback):
             self._draw(fit, fit.epoch, split, batch, outputs)
 
     def on_evaluate_batch(
-        self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
+        self,
+        fit: TrainingRun,
+        dataset: str,
+        split: str,
+        batch: dict[str, Any],
+        outputs: dict[str, Any],
     ) -> None:
         """Draw the first batch of a split."""
         self._draw(fit, fit.epoch, f"{dataset}/{split}", batch, outputs)
 
     def _draw(
-        self, fit: Fit, epoch: int, split: str, batch: dict[str, Any], outputs: dict[str, Any]
+        self,
+        fit: TrainingRun,
+        epoch: int,
+        split: str,
+        batch: dict[str, Any],
+        outputs: dict[str, Any],
     ) -> None:
         if (epoch, split) in self._seen:
             return
@@ -203,7 +217,7 @@ class RandomSamples(WritingCallback):
             return
         chosen = np.sort(fit.generator("random samples").permutation(size)[: self.count]).tolist()
         arrays = {
-            name: array_of(value[chosen])
+            name: to_array(value[chosen])
             for name, value in batch.items()
             if isinstance(value, np.ndarray) or hasattr(value, "detach")
         }
@@ -211,7 +225,7 @@ class RandomSamples(WritingCallback):
         for name, output in outputs.items():
             predictions = output.predictions()
             if getattr(predictions, "ndim", 0) == 1 and len(predictions) == size:
-                said[name] = array_of(predictions[chosen])
+                said[name] = to_array(predictions[chosen])
         whole = {
             n: v
             for n, v in arrays.items()
@@ -219,24 +233,26 @@ class RandomSamples(WritingCallback):
         }
         images, titles = [], []
         for place in range(len(chosen)):
-            image = image_of({name: value[place] for name, value in arrays.items()})
+            image = find_image({name: value[place] for name, value in arrays.items()})
             if image is None:
                 return
-            labels = [called(n, v[place], self.classes) for n, v in whole.items()]
-            said_here = [self._said(name, v[place]) for name, v in said.items()]
+            labels = [format_label(n, v[place], self.classes) for n, v in whole.items()]
+            said_here = [self._format_prediction(name, v[place]) for name, v in said.items()]
             images.append(image)
             titles.append(
                 "\n".join([f"id {arrays['sample_id'][place]}", ", ".join(labels + said_here)])
             )
         columns = min(5, len(images))
-        picture = new_figure(1.7 * columns, 2.0 * -(-len(images) // columns))
+        picture = create_figure(1.7 * columns, 2.0 * -(-len(images) // columns))
         show_images(picture, images, titles, columns)
-        save_figure(fit, file_name("samples", *split.split("/")), picture)
+        save_figure(fit, make_file_name("samples", *split.split("/")), picture)
 
-    def _said(self, name: str, value: Any) -> str:
+    def _format_prediction(self, name: str, value: Any) -> str:
         what = "predicted" if name == "output" else f"{name} predicted"
         return (
-            called(what, value, self.classes) if value.dtype.kind in "iu" else f"{what} {value:.4g}"
+            format_label(what, value, self.classes)
+            if value.dtype.kind in "iu"
+            else f"{what} {value:.4g}"
         )
 
 
@@ -264,25 +280,25 @@ class Augmentations(WritingCallback):
         self.ids = tuple(ids)
         self.epochs = epochs
 
-    def on_fit_end(self, fit: Fit) -> None:
+    def on_fit_end(self, fit: TrainingRun) -> None:
         """Collect and draw the samples."""
         for dataset, parts in fit.datasets.items():
             for split in fit.options.train_splits:
                 if split in parts:
                     self._draw(fit, dataset, split, parts[split])
 
-    def _draw(self, fit: Fit, dataset: str, split: str, sequence: Any) -> None:
+    def _draw(self, fit: TrainingRun, dataset: str, split: str, sequence: Any) -> None:
         epochs = range(1, self.epochs + 1)
-        found = [samples_of(sequence, epoch, self.ids) for epoch in epochs]
+        found = [get_samples(sequence, epoch, self.ids) for epoch in epochs]
         images, titles = [], []
         for own in self.ids:
             for epoch, samples in zip(epochs, found, strict=True):
-                image = image_of(samples[own]) if own in samples else None
+                image = find_image(samples[own]) if own in samples else None
                 images.append(np.full((4, 4), 0.5) if image is None else image)
                 titles.append(
                     f"id {own}, epoch {epoch}" + ("" if own in samples else ": not in it")
                 )
-        if any(image_of(sample) is not None for samples in found for sample in samples.values()):
-            picture = new_figure(1.6 * self.epochs, 1.8 * len(self.ids))
+        if any(find_image(sample) is not None for samples in found for sample in samples.values()):
+            picture = create_figure(1.6 * self.epochs, 1.8 * len(self.ids))
             show_images(picture, images, titles, self.epochs)
-            save_figure(fit, file_name("augmentations", dataset, split), picture)
+            save_figure(fit, make_file_name("augmentations", dataset, split), picture)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ComponentNotFound, ConfigError
-from nnpipe.core.messages import nearest
+from nnpipe.core.messages import suggest_name
 from nnpipe.core.registry import components, find
 from nnpipe.experiment.settings import parse_yaml
 from nnpipe.training.callbacks.callback import Callback
 
 if TYPE_CHECKING:
-    from nnpipe.training.fit import Fit
+    from nnpipe.training.fit import TrainingRun
 
 log = logging.getLogger("nnpipe.training")
 
@@ -41,7 +41,7 @@ _LAST = ("TensorBoard", _PAGE)  # in this order, since they show the files of th
 _OF_CLASSES = ("ClassificationReport", "Confusions", "WorstSamples")
 
 
-def callback_classes() -> dict[str, type[Callback]]:
+def find_callback_classes() -> dict[str, type[Callback]]:
     """Return the callbacks of nnpipe and of plugins by name; if two have one name, nnpipe's."""
     return dict(sorted({cls.__name__: cls for cls in reversed(components(Callback))}.items()))
 
@@ -78,41 +78,41 @@ def choose(
     for text in names:
         name, _, options = text.partition(":")
         if text == DEFAULT:
-            fitting = _fitting(callback_classes(), framework, classes)
+            fitting = _select_defaults(find_callback_classes(), framework, classes)
             given = {
                 other: (cls, chosen.get(other, (cls, {}))[1]) for other, cls in fitting.items()
             }
             chosen |= {
                 other: item
                 for other, item in given.items()
-                if not _missing(item[0], {**known, **item[1]})
+                if not _list_missing_options(item[0], {**known, **item[1]})
             }
         elif text != NONE:
-            cls = _named(name)
+            cls = _find_callback(name)
             if framework not in cls.frameworks:
-                raise _not_for(framework, cls)
+                raise _make_unsupported_error(framework, cls)
             chosen[cls.__name__] = cls, _read_options(cls, options)
     for name in _LAST:
         if name in chosen:
             chosen[name] = chosen.pop(name)
-    return tuple(_made(cls, {**known, **given}) for cls, given in chosen.values())
+    return tuple(_create_callback(cls, {**known, **given}) for cls, given in chosen.values())
 
 
 def check_frameworks(callbacks: Iterable[Callback], framework: str) -> None:
     """Raise :class:`ConfigError` if a callback does not support the framework."""
     for callback in callbacks:
         if framework not in callback.frameworks:
-            raise _not_for(framework, type(callback))
+            raise _make_unsupported_error(framework, type(callback))
 
 
-def _not_for(framework: str, cls: type[Callback]) -> ConfigError:
+def _make_unsupported_error(framework: str, cls: type[Callback]) -> ConfigError:
     return ConfigError(
         f"{cls.__name__} supports only {' and '.join(cls.frameworks)}; this training uses "
         f"{framework}"
     )
 
 
-def _fitting(
+def _select_defaults(
     everything: Mapping[str, type[Callback]], framework: str, classes: bool
 ) -> dict[str, type[Callback]]:
     draws = find_spec("matplotlib") is not None
@@ -130,11 +130,11 @@ def _fitting(
     return found
 
 
-def _named(name: str) -> type[Callback]:
+def _find_callback(name: str) -> type[Callback]:
     try:
         return find(name, Callback)
     except ComponentNotFound:
-        hint = "" if "." in name else nearest(name, (DEFAULT, NONE))
+        hint = "" if "." in name else suggest_name(name, (DEFAULT, NONE))
         if not hint:
             raise
         raise ComponentNotFound(f"no callback is called {name!r}{hint}") from None
@@ -154,7 +154,7 @@ def _read_options(cls: type[Callback], text: str) -> dict[str, Any]:
                 f"{cls.__name__}:every=5"
             )
         if name.strip() not in known:
-            hint = nearest(name.strip(), known) or (
+            hint = suggest_name(name.strip(), known) or (
                 f"; it has {', '.join(known)}" if known else "; it has none"
             )
             raise ConfigError(f"{cls.__name__} has no option {name.strip()!r}{hint}")
@@ -162,12 +162,12 @@ def _read_options(cls: type[Callback], text: str) -> dict[str, Any]:
     return given
 
 
-def _missing(cls: type[Callback], known: Mapping[str, Any]) -> list[str]:
+def _list_missing_options(cls: type[Callback], known: Mapping[str, Any]) -> list[str]:
     return [option.name for option in cls.options() if option.required and option.name not in known]
 
 
-def _made(cls: type[Callback], known: Mapping[str, Any]) -> Callback:
-    missing = _missing(cls, known)
+def _create_callback(cls: type[Callback], known: Mapping[str, Any]) -> Callback:
+    missing = _list_missing_options(cls, known)
     if missing:
         raise ConfigError(
             f"{cls.__name__} needs {', '.join(missing)}, which is not known here: "
@@ -216,42 +216,49 @@ class SkipEpochs(Callback):
         """Return the callbacks that run in some epochs only."""
         return tuple(part for callback in self.callbacks for part in callback.parts())
 
-    def _runs(self, fit: Fit) -> bool:
+    def _is_due(self, fit: TrainingRun) -> bool:
         return fit.epoch % self.every == 0 or fit.epoch == fit.options.num_epochs
 
-    def on_fit_begin(self, fit: Fit) -> None:
+    def on_fit_begin(self, fit: TrainingRun) -> None:
         """Prepare all."""
         for callback in self.callbacks:
             callback.on_fit_begin(fit)
 
-    def on_epoch_begin(self, fit: Fit) -> None:
+    def on_epoch_begin(self, fit: TrainingRun) -> None:
         """Prepare for an epoch, if it is not skipped."""
-        for callback in self.callbacks if self._runs(fit) else ():
+        for callback in self.callbacks if self._is_due(fit) else ():
             callback.on_epoch_begin(fit)
 
-    def on_batch_begin(self, fit: Fit, batch: dict[str, Any]) -> None:
+    def on_batch_begin(self, fit: TrainingRun, batch: dict[str, Any]) -> None:
         """Inspect or change a batch of an epoch that is not skipped."""
-        for callback in self.callbacks if self._runs(fit) else ():
+        for callback in self.callbacks if self._is_due(fit) else ():
             callback.on_batch_begin(fit, batch)
 
-    def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
+    def on_batch_end(
+        self, fit: TrainingRun, batch: dict[str, Any], outputs: dict[str, Any]
+    ) -> None:
         """Inspect a batch and its outputs in an epoch that is not skipped."""
-        for callback in self.callbacks if self._runs(fit) else ():
+        for callback in self.callbacks if self._is_due(fit) else ():
             callback.on_batch_end(fit, batch, outputs)
 
     def on_evaluate_batch(
-        self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
+        self,
+        fit: TrainingRun,
+        dataset: str,
+        split: str,
+        batch: dict[str, Any],
+        outputs: dict[str, Any],
     ) -> None:
         """Inspect a batch of an evaluated split in an epoch that is not skipped."""
-        for callback in self.callbacks if self._runs(fit) else ():
+        for callback in self.callbacks if self._is_due(fit) else ():
             callback.on_evaluate_batch(fit, dataset, split, batch, outputs)
 
-    def on_epoch_end(self, fit: Fit) -> None:
+    def on_epoch_end(self, fit: TrainingRun) -> None:
         """Finish an epoch, if it is not skipped."""
-        for callback in self.callbacks if self._runs(fit) else ():
+        for callback in self.callbacks if self._is_due(fit) else ():
             callback.on_epoch_end(fit)
 
-    def on_fit_end(self, fit: Fit) -> None:
+    def on_fit_end(self, fit: TrainingRun) -> None:
         """Finish all."""
         for callback in self.callbacks:
             callback.on_fit_end(fit)

@@ -9,11 +9,11 @@ import numpy as np
 
 from nnpipe.core.files import write_text
 from nnpipe.experiment.state import State
-from nnpipe.training.callbacks._arrays import keras_layers, leaves
-from nnpipe.training.callbacks.callback import WritingCallback, folder_of, write_table
+from nnpipe.training.callbacks._arrays import describe_keras_layers, iter_leaf_layers
+from nnpipe.training.callbacks.callback import WritingCallback, get_run_folder, write_table
 
 if TYPE_CHECKING:
-    from nnpipe.training.fit import Fit
+    from nnpipe.training.fit import TrainingRun
 
 _CLASSES = 256
 
@@ -33,21 +33,26 @@ class DatasetSummary(WritingCallback):
     def __init__(self) -> None:
         self.state = State(features={}, samples={})
 
-    def on_batch_begin(self, fit: Fit, batch: dict[str, Any]) -> None:
+    def on_batch_begin(self, fit: TrainingRun, batch: dict[str, Any]) -> None:
         """Inspect a training batch of the first epoch."""
         if fit.epoch == 1:
-            self._look(f"{fit.dataset}/{'+'.join(fit.options.train_splits)}", batch)
+            self._add_batch(f"{fit.dataset}/{'+'.join(fit.options.train_splits)}", batch)
 
     def on_evaluate_batch(
-        self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
+        self,
+        fit: TrainingRun,
+        dataset: str,
+        split: str,
+        batch: dict[str, Any],
+        outputs: dict[str, Any],
     ) -> None:
         """Inspect a batch of the first evaluation."""
         if fit.epoch == fit.options.evaluate_every or (
             fit.epoch == fit.options.num_epochs < fit.options.evaluate_every
         ):
-            self._look(f"{dataset}/{split}", batch)
+            self._add_batch(f"{dataset}/{split}", batch)
 
-    def _look(self, split: str, batch: dict[str, Any]) -> None:
+    def _add_batch(self, split: str, batch: dict[str, Any]) -> None:
         state = self.state
         state.samples[split] = state.samples.get(split, 0) + len(batch["sample_id"])
         features = state.features.setdefault(split, {})
@@ -58,7 +63,7 @@ class DatasetSummary(WritingCallback):
             if not numbers and not hasattr(value, "detach"):
                 features[name] = {"type": type(value).__name__}
                 continue
-            found = _figures_of_array(value) if numbers else _figures_of_tensor(value)
+            found = _compute_array_figures(value) if numbers else _compute_tensor_figures(value)
             shape, size = list(value.shape[1:]), math.prod(value.shape)
             kind = str(value.dtype).removeprefix("torch.")
             known = features.setdefault(name, {"type": kind, "shape": shape, "count": 0})
@@ -66,10 +71,11 @@ class DatasetSummary(WritingCallback):
                 known["shape"] = None  # it varies from batch to batch
             known["count"] += size
             known |= {
-                figure: _joined(figure, one, known.get(figure)) for figure, one in found.items()
+                figure: _merge_figure(figure, one, known.get(figure))
+                for figure, one in found.items()
             }
 
-    def on_epoch_end(self, fit: Fit) -> None:
+    def on_epoch_end(self, fit: TrainingRun) -> None:
         """Write the table if it has changed."""
         if fit.epoch > max(1, fit.options.evaluate_every) and fit.epoch != fit.options.num_epochs:
             return
@@ -77,14 +83,14 @@ class DatasetSummary(WritingCallback):
             {
                 "split": split,
                 "samples": self.state.samples[split],
-                "features": {n: _told(f) for n, f in found.items()},
+                "features": {n: _describe_feature(f) for n, f in found.items()},
             }
             for split, found in self.state.features.items()
         ]
         write_table(fit, "datasets", rows)
 
 
-def _figures_of_tensor(value: Any) -> dict[str, Any]:
+def _compute_tensor_figures(value: Any) -> dict[str, Any]:
     """Return sums of values and squares, minimum, maximum and counts of classes, without fetching
     from the device.
 
@@ -105,8 +111,8 @@ def _figures_of_tensor(value: Any) -> dict[str, Any]:
     return found
 
 
-def _figures_of_array(value: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the same as :func:`_figures_of_tensor`, for an array."""
+def _compute_array_figures(value: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the same as :func:`_compute_tensor_figures`, for an array."""
     values = value.astype(np.float64)
     found = {"sums": np.array([values.sum(), np.square(values).sum()])}
     if values.size:
@@ -117,7 +123,7 @@ def _figures_of_array(value: np.ndarray) -> dict[str, np.ndarray]:
     return found
 
 
-def _joined(figure: str, one: Any, other: Any) -> Any:
+def _merge_figure(figure: str, one: Any, other: Any) -> Any:
     if other is None:
         return one
     if not isinstance(one, np.ndarray):
@@ -127,7 +133,7 @@ def _joined(figure: str, one: Any, other: Any) -> Any:
     return np.maximum(one, other) if isinstance(one, np.ndarray) else one.maximum(other)
 
 
-def _told(feature: dict[str, Any]) -> dict[str, Any]:
+def _describe_feature(feature: dict[str, Any]) -> dict[str, Any]:
     found = {"type": feature["type"]}
     if not feature.get("count"):
         return found
@@ -160,26 +166,28 @@ class ModelSummary(WritingCallback):
         self._handles: list[Any] = []
         self._shapes: dict[str, Any] = {}
 
-    def on_batch_begin(self, fit: Fit, batch: dict[str, Any]) -> None:
+    def on_batch_begin(self, fit: TrainingRun, batch: dict[str, Any]) -> None:
         """Hook the layers for the first batch."""
         if fit.epoch == 1 and fit.batch == 0 and fit.framework == "keras":
-            self._write(fit, type(fit.model).__name__, *keras_layers(fit.model))
+            self._write(fit, type(fit.model).__name__, *describe_keras_layers(fit.model))
         elif fit.epoch == 1 and fit.batch == 0:
-            for name, layer in leaves(fit.model):
-                self._handles.append(layer.register_forward_hook(self._hook(name)))
+            for name, layer in iter_leaf_layers(fit.model):
+                self._handles.append(layer.register_forward_hook(self._make_hook(name)))
 
-    def _hook(self, name: str) -> Any:
+    def _make_hook(self, name: str) -> Any:
         def record(layer: Any, arguments: Any, output: Any) -> None:
-            self._shapes[name] = _shape(output)
+            self._shapes[name] = _describe_shape(output)
 
         return record
 
-    def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
+    def on_batch_end(
+        self, fit: TrainingRun, batch: dict[str, Any], outputs: dict[str, Any]
+    ) -> None:
         """Write the summary of the first batch."""
         if not self._handles:
             return
         self.close()
-        layers = dict(leaves(fit.model))
+        layers = dict(iter_leaf_layers(fit.model))
         rows, counted = [], set()
         for name in dict.fromkeys([*self._shapes, *layers]):
             own = [p for p in layers[name].parameters(recurse=False) if id(p) not in counted]
@@ -209,10 +217,13 @@ class ModelSummary(WritingCallback):
         self._write(fit, type(fit.model).__name__, rows, total, free)
 
     def _write(
-        self, fit: Fit, model: str, rows: list[dict[str, Any]], total: int, free: int
+        self, fit: TrainingRun, model: str, rows: list[dict[str, Any]], total: int, free: int
     ) -> None:
         write_table(fit, "model", rows)
-        write_text(folder_of(fit).table("model", ending="txt"), _text(model, rows, total, free))
+        write_text(
+            get_run_folder(fit).table("model", ending="txt"),
+            _format_table(model, rows, total, free),
+        )
 
     def close(self) -> None:
         """Remove the hooks."""
@@ -220,15 +231,15 @@ class ModelSummary(WritingCallback):
             self._handles.pop().remove()
 
 
-def _shape(output: Any) -> Any:
+def _describe_shape(output: Any) -> Any:
     if isinstance(output, dict):
-        return {name: _shape(value) for name, value in output.items()}
+        return {name: _describe_shape(value) for name, value in output.items()}
     if isinstance(output, (list, tuple)):
-        return [_shape(value) for value in output]
+        return [_describe_shape(value) for value in output]
     return list(output.shape) if hasattr(output, "shape") else type(output).__name__
 
 
-def _text(model: str, rows: list[dict[str, Any]], total: int, free: int) -> str:
+def _format_table(model: str, rows: list[dict[str, Any]], total: int, free: int) -> str:
     cells = [("layer", "type", "output", "parameters")]
     cells += [
         (

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from nnpipe.core.argument_checks import check_call
-from nnpipe.core.files import replacing, write_text
+from nnpipe.core.files import replace_atomically, write_text
 from nnpipe.experiment.exports.export import EventFile
 from nnpipe.experiment.state import State
-from nnpipe.training._random import undisturbed
-from nnpipe.training.callbacks.callback import WritingCallback, folder_of, pictures_of
-from nnpipe.training.callbacks.samples import each_sample, features_of, image_of
+from nnpipe.training._random import preserve_rng_state
+from nnpipe.training.callbacks.callback import WritingCallback, get_run_folder, render_pictures
+from nnpipe.training.callbacks.samples import find_image, get_sample_features, iter_samples
 from nnpipe.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from nnpipe.training.fit import Fit
+    from nnpipe.training.fit import TrainingRun
 
 _MOST = 20_000
 """The greatest number of operations; later ones are left out."""
@@ -32,7 +32,7 @@ _MOST = 20_000
 _HIDDEN = ("aten::detach", "aten::alias", "aten::lift_fresh")
 
 
-def graph_of(model: Any, batch: Mapping[str, Any], device: str) -> bytes:
+def trace_graph(model: Any, batch: Mapping[str, Any], device: str) -> bytes:
     """Return the graph of a module that takes a batch, as a serialised ``GraphDef``.
 
     The model is run once, without gradients and without a trace in random states.  Each operation
@@ -65,8 +65,10 @@ def graph_of(model: Any, batch: Mapping[str, Any], device: str) -> bytes:
             found = function(*arguments, **(keywords or {}))
             name = function.name().partition(".")[0]
             if len(nodes.made) < _MOST and name not in _HIDDEN:
-                given = [*_tensors(arguments), *_tensors(keywords or {})]
-                nodes.add(f"{nodes.scope}{name.partition('::')[2]}", name, given, *_tensors(found))
+                given = [*_iter_tensors(arguments), *_iter_tensors(keywords or {})]
+                nodes.add(
+                    f"{nodes.scope}{name.partition('::')[2]}", name, given, *_iter_tensors(found)
+                )
             elif name in _HIDDEN:
                 nodes.rename(arguments[0], found)
             return found
@@ -77,13 +79,15 @@ def graph_of(model: Any, batch: Mapping[str, Any], device: str) -> bytes:
             handles.append(layer.register_forward_pre_hook(nodes.enter(path)))
             handles.append(layer.register_forward_hook(nodes.leave, always_call=True))
     try:
-        with undisturbed(device), torch.no_grad(), Recording():
+        with preserve_rng_state(device), torch.no_grad(), Recording():
             found = model(dict(batch))
     finally:
         for handle in handles:
             handle.remove()
     for name, output in (found if isinstance(found, dict) else {"output": found}).items():
-        nodes.add(f"outputs/{name}", "Output", list(_tensors(getattr(output, "output", output))))
+        nodes.add(
+            f"outputs/{name}", "Output", list(_iter_tensors(getattr(output, "output", output)))
+        )
     graph = GraphDef(node=nodes.made, versions=VersionDef(producer=22))
     return bytes(graph.SerializeToString())
 
@@ -124,7 +128,7 @@ class _Nodes:
         from tensorboardX.proto.node_def_pb2 import NodeDef
         from tensorboardX.proto.tensor_shape_pb2 import TensorShapeProto
 
-        inputs = [source for tensor in given if (source := self._source(tensor)) is not None]
+        inputs = [source for tensor in given if (source := self._find_source(tensor)) is not None]
         number = self._names[name] = self._names.get(name, 0) + 1
         node = NodeDef(name=name if number == 1 else f"{name}_{number - 1}", op=kind, input=inputs)
         shapes = [
@@ -137,23 +141,23 @@ class _Nodes:
             self._by_tensor[id(tensor)] = node.name
             self._kept.append(tensor)
 
-    def _source(self, tensor: Any) -> str | None:
+    def _find_source(self, tensor: Any) -> str | None:
         if id(tensor) not in self._by_tensor and id(tensor) in self._parameters:
             self.add(self._parameters[id(tensor)], "Parameter", (), tensor)
         return self._by_tensor.get(id(tensor))
 
 
-def _tensors(value: Any) -> Iterator[Any]:
+def _iter_tensors(value: Any) -> Iterator[Any]:
     import torch
 
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, Mapping):
         for part in value.values():
-            yield from _tensors(part)
+            yield from _iter_tensors(part)
     elif isinstance(value, (list, tuple)):
         for part in value:
-            yield from _tensors(part)
+            yield from _iter_tensors(part)
 
 
 _TILE = 32
@@ -161,7 +165,7 @@ _SIDE = 8192
 """The largest sprite that a browser shows."""
 
 
-def tile_of(image: np.ndarray) -> np.ndarray:
+def make_tile(image: np.ndarray) -> np.ndarray:
     """Shrink or enlarge a picture ``(rows, columns)`` or ``(rows, columns, 3)`` from 0 to 1 to
     32 x 32 x 3 bytes.
     """
@@ -197,29 +201,30 @@ def write_points(
     """
     points = np.nan_to_num(points.reshape(len(points), -1).astype(np.float32))
     lines = ("\t".join(f"{value:.7g}" for value in row) for row in points.tolist())
-    _write(folder.projected(name, "tensors.tsv"), lines)
+    _write(folder.get_projector_path(name, "tensors.tsv"), lines)
     rows: list[str] = [
-        "\t".join(_cell(value) for value in row) for row in zip(*columns.values(), strict=True)
+        "\t".join(_format_cell(value) for value in row)
+        for row in zip(*columns.values(), strict=True)
     ]
     # A single column has no title: the projector would take it for a point.
     _write(
-        folder.projected(name, "metadata.tsv"),
+        folder.get_projector_path(name, "metadata.tsv"),
         ["\t".join(columns), *rows] if len(columns) > 1 else rows,
     )
-    own = folder.projected(name, "").name
+    own = folder.get_projector_path(name, "").name
     told = [
         "embeddings {",
-        f"  tensor_name: {_text(name)}",
-        f"  tensor_path: {_text(f'{own}/tensors.tsv')}",
+        f"  tensor_name: {_format_text(name)}",
+        f"  tensor_path: {_format_text(f'{own}/tensors.tsv')}",
         f"  tensor_shape: {points.shape[0]}",
         f"  tensor_shape: {points.shape[1]}",
-        f"  metadata_path: {_text(f'{own}/metadata.tsv')}",
+        f"  metadata_path: {_format_text(f'{own}/metadata.tsv')}",
     ]
     if tiles and math.ceil(math.sqrt(len(tiles))) * _TILE <= _SIDE:
-        _write_sprite(folder.projected(name, "sprite.png"), tiles)
+        _write_sprite(folder.get_projector_path(name, "sprite.png"), tiles)
         told += [
             "  sprite {",
-            f"    image_path: {_text(f'{own}/sprite.png')}",
+            f"    image_path: {_format_text(f'{own}/sprite.png')}",
             f"    single_image_dim: {_TILE}",
             f"    single_image_dim: {_TILE}",
             "  }",
@@ -235,7 +240,7 @@ def _write_sprite(path: Path, tiles: Sequence[np.ndarray]) -> None:
     whole = np.zeros((side, _TILE, side, _TILE, 3), np.uint8)
     for number, tile in enumerate(tiles):
         whole[number // side, :, number % side] = tile
-    with replacing(path) as partial:
+    with replace_atomically(path) as partial:
         Image.fromarray(whole.reshape(side * _TILE, side * _TILE, 3)).save(partial, format="png")
 
 
@@ -243,11 +248,11 @@ def _write(path: Path, lines: Any) -> None:
     write_text(path, "".join(f"{line}\n" for line in lines))
 
 
-def _cell(value: Any) -> str:
+def _format_cell(value: Any) -> str:
     return " ".join(str(value).split())  # neither tabs nor new lines
 
 
-def _text(value: str) -> str:
+def _format_text(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -296,20 +301,25 @@ class TensorBoard(WritingCallback):
         self.state = State(size=0, step=0, shown={}, drawn=False)
         self._file: EventFile | None = None
 
-    def on_fit_begin(self, fit: Fit) -> None:
+    def on_fit_begin(self, fit: TrainingRun) -> None:
         """Open the file; if its content is lost, write the history again from the start."""
         super().on_fit_begin(fit)
-        path, state = folder_of(fit).events, self.state
+        path, state = get_run_folder(fit).events, self.state
         if not path.exists() or path.stat().st_size < state.size:
             state.size, state.shown, state.drawn = 0, {}, False
         self._file = EventFile(path, state.size)
         if not state.size:
             for row in fit.history.rows():
-                self._scalars(self._file, row)
+                self._write_scalars(self._file, row)
         self._end(self._file)
 
     def on_evaluate_batch(
-        self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
+        self,
+        fit: TrainingRun,
+        dataset: str,
+        split: str,
+        batch: dict[str, Any],
+        outputs: dict[str, Any],
     ) -> None:
         """Write the graph of the first batch that is evaluated."""
         if not self.graph or self.state.drawn or fit.framework != "torch":
@@ -317,47 +327,49 @@ class TensorBoard(WritingCallback):
         assert self._file is not None
         self.state.drawn = True
         try:
-            self._file.graph(graph_of(fit.model, batch, fit.device), time.time())
+            self._file.graph(trace_graph(fit.model, batch, fit.device), time.time())
         except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
             # A model may compute what cannot be recorded; its training goes on.
             fit.log.warning(
                 "TensorBoard: the model's graph cannot be recorded: %s", str(error).splitlines()[0]
             )
 
-    def on_epoch_end(self, fit: Fit) -> None:
+    def on_epoch_end(self, fit: TrainingRun) -> None:
         """Write the epoch's figures, histograms and pictures."""
         file = self._file
         assert file is not None  # on_fit_begin has opened it
-        self._scalars(file, fit.history.last)
+        self._write_scalars(file, fit.history.last)
         for name, tag in _HISTOGRAMS.items():
-            path = folder_of(fit).table(name, ending="npz")
+            path = get_run_folder(fit).table(name, ending="npz")
             if path.exists():
-                self._histograms(file, path, tag, fit.step)
+                self._write_histograms(file, path, tag, fit.step)
         self.state.step = fit.step
         if fit.epoch & (fit.epoch - 1) == 0:
-            self._pictures(fit, file)
+            self._write_pictures(fit, file)
         self._end(file)
 
-    def on_fit_end(self, fit: Fit) -> None:
+    def on_fit_end(self, fit: TrainingRun) -> None:
         """Write pictures that other callbacks made at the end, and the projector's files."""
         file = self._file
         assert file is not None
-        self._pictures(fit, file)
+        self._write_pictures(fit, file)
         file.flush()
-        told = [self._project(fit, path) for path in folder_of(fit).arrays("embeddings")]
+        told = [
+            self._write_projection(fit, path) for path in get_run_folder(fit).arrays("embeddings")
+        ]
         if told:
-            write_text(folder_of(fit).projector, "".join(told))
+            write_text(get_run_folder(fit).projector, "".join(told))
 
     def _end(self, file: EventFile) -> None:
         file.flush()
         self.state.size = file.size
 
-    def _scalars(self, file: EventFile, row: dict[str, Any]) -> None:
+    def _write_scalars(self, file: EventFile, row: dict[str, Any]) -> None:
         for name, value in row.items():
             if name not in ("epoch", "step"):
-                file.scalar(name, float(value), int(row.get("step", row["epoch"])), time.time())
+                file.add_scalar(name, float(value), int(row.get("step", row["epoch"])), time.time())
 
-    def _histograms(self, file: EventFile, path: Path, tag: str, now: int) -> None:
+    def _write_histograms(self, file: EventFile, path: Path, tag: str, now: int) -> None:
         with np.load(path, allow_pickle=False) as found:
             arrays = {name: found[name] for name in found.files}
         step = int(arrays["step"])
@@ -366,19 +378,19 @@ class TensorBoard(WritingCallback):
         for name, edges, counts in zip(
             arrays["names"], arrays["edges"], arrays["counts"], strict=True
         ):
-            file.histogram(f"{tag}/{name}", edges.tolist(), counts.tolist(), step, time.time())
+            file.add_histogram(f"{tag}/{name}", edges.tolist(), counts.tolist(), step, time.time())
 
-    def _pictures(self, fit: Fit, file: EventFile) -> None:
+    def _write_pictures(self, fit: TrainingRun, file: EventFile) -> None:
         if not self.pictures:
             return
-        for path in pictures_of(fit):
+        for path in render_pictures(fit):
             content = path.read_bytes()
             digest = hashlib.sha256(content).hexdigest()
             if path.suffix == ".png" and self.state.shown.get(path.stem) != digest:
                 self.state.shown[path.stem] = digest
                 file.picture(path.stem, content, fit.step, time.time())
 
-    def _project(self, fit: Fit, path: Path) -> str:
+    def _write_projection(self, fit: TrainingRun, path: Path) -> str:
         """Write an embedding's files for the projector, and return its entry for the projector's
         configuration.
         """
@@ -391,14 +403,14 @@ class TensorBoard(WritingCallback):
         tiles: dict[int, np.ndarray] = {}
         dataset, split, _ = name.split("/", 2)
         if find_spec("PIL") is not None and split in fit.datasets.get(dataset, {}):
-            with closing(each_sample(fit.datasets[dataset][split], 0, ids)) as samples:
+            with closing(iter_samples(fit.datasets[dataset][split], 0, ids)) as samples:
                 for own, sample in samples:
-                    image = image_of(features_of(sample))
+                    image = find_image(get_sample_features(sample))
                     if image is None:
                         break
-                    tiles[own] = tile_of(image)
+                    tiles[own] = make_tile(image)
         own_tiles = [tiles[own] for own in ids] if len(tiles) == len(set(ids)) else None
-        return write_points(folder_of(fit), name, arrays["features"], columns, own_tiles)
+        return write_points(get_run_folder(fit), name, arrays["features"], columns, own_tiles)
 
     def close(self) -> None:
         """Close the file."""

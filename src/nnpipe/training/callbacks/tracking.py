@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.experiment.exports.export import mlflow_client, mlflow_key
-from nnpipe.experiment.settings import leaves
+from nnpipe.experiment.exports.export import open_mlflow_client, to_mlflow_key
+from nnpipe.experiment.settings import iterate_leaves
 from nnpipe.experiment.state import State
-from nnpipe.training.callbacks.callback import Callback, folder_of, pictures_of
+from nnpipe.training.callbacks.callback import Callback, get_run_folder, render_pictures
 
 if TYPE_CHECKING:
-    from nnpipe.training.fit import Fit
+    from nnpipe.training.fit import TrainingRun
 
 _OTHERS = ("epoch", "step")
 
@@ -61,15 +61,15 @@ class MlflowLog(Callback):
         self._client: Any = None
         self._sent = 0  # the last epoch that MLflow has
 
-    def on_fit_begin(self, fit: Fit) -> None:
+    def on_fit_begin(self, fit: TrainingRun) -> None:
         """Begin a run in MLflow, or find the one to continue."""
         self.check_installed()
         if self.address is None and fit.folder is None:
             raise ConfigError(
                 "MlflowLog: give an address, or the training a folder, Trainer.fit(..., folder=...)"
             )
-        address = self.address or str(folder_of(fit).path / "mlflow")
-        with mlflow_client(address, self.experiment) as (client, experiment):
+        address = self.address or str(get_run_folder(fit).path / "mlflow")
+        with open_mlflow_client(address, self.experiment) as (client, experiment):
             self._client = client
             if self.state.run:
                 client.set_terminated(self.state.run, "RUNNING")
@@ -77,20 +77,21 @@ class MlflowLog(Callback):
                     (m.step for m in client.get_metric_history(self.state.run, "epoch")), default=0
                 )
                 return
-            name = self.name or (folder_of(fit).path.name if fit.folder is not None else None)
+            name = self.name or (get_run_folder(fit).path.name if fit.folder is not None else None)
             self.state.run = client.create_run(experiment, run_name=name).info.run_id
             self._sent = 0
             from mlflow.entities import Param
 
             told = {
-                mlflow_key(path): str(value)[:6000] for path, value in leaves(fit.options.to_json())
+                to_mlflow_key(path): str(value)[:6000]
+                for path, value in iterate_leaves(fit.options.to_json())
             }
             client.log_batch(
                 self.state.run,
                 params=[Param(key, value) for key, value in list(told.items())[:100]],
             )
 
-    def on_epoch_end(self, fit: Fit) -> None:
+    def on_epoch_end(self, fit: TrainingRun) -> None:
         """Send the epoch's figures."""
         if fit.epoch <= self._sent:
             return
@@ -103,7 +104,8 @@ class MlflowLog(Callback):
             if name not in _OTHERS and math.isfinite(value)
         }
         metrics = [
-            Metric(mlflow_key(name), float(value), now, fit.step) for name, value in figures.items()
+            Metric(to_mlflow_key(name), float(value), now, fit.step)
+            for name, value in figures.items()
         ]
         # The epoch comes last: a run that has it has all figures of it.
         for start in range(0, len(metrics), 1000):
@@ -111,10 +113,10 @@ class MlflowLog(Callback):
         self._client.log_metric(self.state.run, "epoch", fit.epoch, now, fit.epoch)
         self._sent = fit.epoch
 
-    def on_fit_end(self, fit: Fit) -> None:
+    def on_fit_end(self, fit: TrainingRun) -> None:
         """Send the files, and end the run in MLflow."""
         if self.files and fit.folder is not None:
-            for path in (*pictures_of(fit), *fit.folder.tables()):
+            for path in (*render_pictures(fit), *fit.folder.tables()):
                 place = path.parent.relative_to(fit.folder.path).as_posix()
                 self._client.log_artifact(self.state.run, str(path), artifact_path=place)
         self._client.set_terminated(self.state.run, "FINISHED")
@@ -167,7 +169,7 @@ class WandbLog(Callback):
         self.state = State(run="")  # its identity
         self._run: Any = None
 
-    def on_fit_begin(self, fit: Fit) -> None:
+    def on_fit_begin(self, fit: TrainingRun) -> None:
         """Begin the run, or continue it."""
         self.check_installed()
         if fit.folder is None:
@@ -176,7 +178,7 @@ class WandbLog(Callback):
             )
         import wandb
 
-        folder = folder_of(fit).path
+        folder = get_run_folder(fit).path
         folder.mkdir(parents=True, exist_ok=True)
         self.state.run = self.state.run or secrets.token_hex(4)
         # It would take hold of outputs and signals, and read the source code.
@@ -194,18 +196,18 @@ class WandbLog(Callback):
             settings=settings,
         )
 
-    def on_epoch_end(self, fit: Fit) -> None:
+    def on_epoch_end(self, fit: TrainingRun) -> None:
         """Log the epoch's figures."""
         row = fit.history.last
         self._run.log(
             {name: value for name, value in row.items() if math.isfinite(value)}, step=fit.epoch
         )
 
-    def on_fit_end(self, fit: Fit) -> None:
+    def on_fit_end(self, fit: TrainingRun) -> None:
         """Log the pictures, and finish the run."""
         import wandb
 
-        drawn = [path for path in pictures_of(fit) if path.suffix == ".png"]
+        drawn = [path for path in render_pictures(fit) if path.suffix == ".png"]
         if self.pictures and drawn:
             # A further step, since those of epochs are complete.
             self._run.log({path.stem: wandb.Image(str(path)) for path in drawn}, step=fit.epoch + 1)

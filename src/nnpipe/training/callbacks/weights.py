@@ -8,18 +8,23 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.experiment.state import AppendOnly, State
-from nnpipe.training.callbacks._arrays import Trace, histograms_of, leaves, write_histograms
+from nnpipe.training.callbacks._arrays import (
+    Trace,
+    compute_histograms,
+    iter_leaf_layers,
+    write_histograms,
+)
 from nnpipe.training.callbacks.callback import (
     WritingCallback,
-    heat_map,
-    new_figure,
+    create_figure,
+    draw_heat_map,
     save_figure,
     write_table,
 )
 from nnpipe.training.callbacks.samples import as_image, show_images
 
 if TYPE_CHECKING:
-    from nnpipe.training.fit import Fit
+    from nnpipe.training.fit import TrainingRun
 
 _NAMES = ("mean", "deviation", "least", "greatest")
 
@@ -37,7 +42,7 @@ class WeightStatistics(WritingCallback):
     def __init__(self) -> None:
         self.state = State(rows=AppendOnly())
 
-    def on_epoch_end(self, fit: Fit) -> None:
+    def on_epoch_end(self, fit: TrainingRun) -> None:
         """Record the statistics, and write the table and the picture."""
         import torch
 
@@ -61,20 +66,22 @@ class WeightStatistics(WritingCallback):
         }
         self.state.rows.append({"epoch": fit.epoch, "weights": named})
         write_table(fit, "weights", self.state.rows)
-        write_histograms(fit, "weight_histograms", histograms_of(weights), fit.step)
+        write_histograms(fit, "weight_histograms", compute_histograms(weights), fit.step)
         self._draw(fit)
 
-    def _draw(self, fit: Fit) -> None:
+    def _draw(self, fit: TrainingRun) -> None:
         rows = self.state.rows
         names = list(rows[-1]["weights"])
-        picture = new_figure(9, 1.5 + 0.2 * min(40, len(names)))
+        picture = create_figure(9, 1.5 + 0.2 * min(40, len(names)))
         for axes, figure in zip(
             picture.subplots(1, 2, sharey=True), ("mean", "deviation"), strict=True
         ):
             values = [
                 [row["weights"].get(name, {}).get(figure, np.nan) for row in rows] for name in names
             ]
-            heat_map(axes, np.array(values), names, [str(row["epoch"]) for row in rows], label="")
+            draw_heat_map(
+                axes, np.array(values), names, [str(row["epoch"]) for row in rows], label=""
+            )
             axes.set(title=f"{figure} of weights", xlabel="epoch")
         save_figure(fit, "weights", picture)
 
@@ -107,7 +114,9 @@ class GradientNorms(WritingCallback):
         self.total = Trace()
         self.unclipped = Trace()
 
-    def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
+    def on_batch_end(
+        self, fit: TrainingRun, batch: dict[str, Any], outputs: dict[str, Any]
+    ) -> None:
         """Add the norms of a step to the sums."""
         state = self.state
         if fit.step == state.step or fit.step % self.every:
@@ -132,12 +141,12 @@ class GradientNorms(WritingCallback):
             state.count += 1
             self.total.add(fit.step, torch.linalg.vector_norm(norms))
             if state.histograms is None:
-                found = histograms_of({n: g for n, g in named if g is not None})
+                found = compute_histograms({n: g for n, g in named if g is not None})
                 state.histograms = {**found, "step": fit.step}
             if fit.gradient_norm is not None:
                 self.unclipped.add(fit.step, fit.gradient_norm)
 
-    def on_epoch_end(self, fit: Fit) -> None:
+    def on_epoch_end(self, fit: TrainingRun) -> None:
         """Write the table and the picture, and begin new sums."""
         state = self.state
         if not state.count:
@@ -158,11 +167,11 @@ class GradientNorms(WritingCallback):
         write_histograms(fit, "gradient_histograms", found, found["step"])
         self._draw(fit)
 
-    def _draw(self, fit: Fit) -> None:
+    def _draw(self, fit: TrainingRun) -> None:
         rows = self.state.rows
         names = list(dict.fromkeys(name for row in rows for name in row["mean"]))
         rows_drawn = 0.8 + 0.2 * min(40, len(names))
-        picture = new_figure(8, 2.6 + rows_drawn)
+        picture = create_figure(8, 2.6 + rows_drawn)
         upper, lower = picture.subplots(2, 1, height_ratios=(2.6, rows_drawn))
         upper.plot(self.total.steps, self.total.values, lw=0.8, label="used")
         if self.unclipped.steps:
@@ -173,7 +182,7 @@ class GradientNorms(WritingCallback):
         means = np.array([[row["mean"].get(name, np.nan) for row in rows] for name in names])
         with np.errstate(divide="ignore"):
             logs = np.where(means > 0, np.log10(means), np.nan)
-        heat_map(
+        draw_heat_map(
             lower, logs, names, [str(row["epoch"]) for row in rows], label="log10 of the mean norm"
         )
         lower.set(title="gradient of each parameter", xlabel="epoch")
@@ -201,14 +210,14 @@ class ActivationStatistics(WritingCallback):
         self._handles: list[Any] = []
         self._found: dict[str, Any] = {}
 
-    def on_batch_begin(self, fit: Fit, batch: dict[str, Any]) -> None:
+    def on_batch_begin(self, fit: TrainingRun, batch: dict[str, Any]) -> None:
         """Hook the layers for one batch."""
         if fit.batch == 0 and not fit.options.compile:
             self._found = {}
-            for name, layer in leaves(fit.model):
-                self._handles.append(layer.register_forward_hook(self._hook(name)))
+            for name, layer in iter_leaf_layers(fit.model):
+                self._handles.append(layer.register_forward_hook(self._make_hook(name)))
 
-    def _hook(self, name: str) -> Any:
+    def _make_hook(self, name: str) -> Any:
         import torch
 
         def record(layer: Any, arguments: Any, output: Any) -> None:
@@ -219,7 +228,9 @@ class ActivationStatistics(WritingCallback):
 
         return record
 
-    def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
+    def on_batch_end(
+        self, fit: TrainingRun, batch: dict[str, Any], outputs: dict[str, Any]
+    ) -> None:
         """Store the statistics and remove the hooks."""
         if not self._handles:
             return
@@ -234,21 +245,23 @@ class ActivationStatistics(WritingCallback):
             }
             self.state.rows.append({"epoch": fit.epoch, "layers": named})
 
-    def on_epoch_end(self, fit: Fit) -> None:
+    def on_epoch_end(self, fit: TrainingRun) -> None:
         """Write the table and the picture."""
         rows = self.state.rows
         if not rows:
             return
         write_table(fit, "activations", rows)
         names = list(dict.fromkeys(name for row in rows for name in row["layers"]))
-        picture = new_figure(11, 1.5 + 0.2 * min(40, len(names)))
+        picture = create_figure(11, 1.5 + 0.2 * min(40, len(names)))
         for axes, figure in zip(
             picture.subplots(1, 3, sharey=True), _ACTIVATION_FIGURES, strict=True
         ):
             values = [
                 [row["layers"].get(name, {}).get(figure, np.nan) for row in rows] for name in names
             ]
-            heat_map(axes, np.array(values), names, [str(row["epoch"]) for row in rows], label="")
+            draw_heat_map(
+                axes, np.array(values), names, [str(row["epoch"]) for row in rows], label=""
+            )
             axes.set(
                 title="share of zeros" if figure == "zeros" else f"{figure} of outputs",
                 xlabel="epoch",
@@ -281,7 +294,7 @@ class Kernels(WritingCallback):
         check_call(Kernels, locals())
         self.count = count
 
-    def on_epoch_end(self, fit: Fit) -> None:
+    def on_epoch_end(self, fit: TrainingRun) -> None:
         """Draw the kernels, if there are any."""
         import torch
 
@@ -301,7 +314,7 @@ class Kernels(WritingCallback):
             if image is not None:
                 images.append(image)
         columns = min(8, len(images))
-        picture = new_figure(max(5.0, 1.0 * columns), 0.4 + 1.2 * -(-len(images) // columns))
+        picture = create_figure(max(5.0, 1.0 * columns), 0.4 + 1.2 * -(-len(images) // columns))
         show_images(picture, images, [str(n) for n in range(len(images))], columns)
         picture.suptitle(
             f"kernels of {name or 'the model'}, each from its least value to its greatest",

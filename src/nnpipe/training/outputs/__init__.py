@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from nnpipe.training.outputs.classification import BinaryOutput as BinaryOutput
     from nnpipe.training.outputs.classification import ClassificationOutput as ClassificationOutput
     from nnpipe.training.outputs.classification import DistillationOutput as DistillationOutput
-    from nnpipe.training.outputs.classification import balanced_weights as balanced_weights
+    from nnpipe.training.outputs.classification import (
+        compute_balanced_weights as compute_balanced_weights,
+    )
     from nnpipe.training.outputs.ctc import CTCOutput as CTCOutput
     from nnpipe.training.outputs.detection import DetectionOutput as DetectionOutput
     from nnpipe.training.outputs.embedding import CentreOutput as CentreOutput
@@ -35,7 +37,7 @@ __getattr__, __all__ = lazy_exports(
             "BinaryOutput",
             "ClassificationOutput",
             "DistillationOutput",
-            "balanced_weights",
+            "compute_balanced_weights",
         ),
         "ctc": ("CTCOutput",),
         "detection": ("DetectionOutput",),

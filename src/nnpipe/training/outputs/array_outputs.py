@@ -42,7 +42,9 @@ class GivenClassification(ClassificationOutput):
         check_call(GivenClassification, vars(self))
 
     @classmethod
-    def of_chances(cls, chances: np.ndarray, target: Any, losses: Any) -> GivenClassification:
+    def from_probabilities(
+        cls, chances: np.ndarray, target: Any, losses: Any
+    ) -> GivenClassification:
         """Return an output for probabilities ``(n, classes)``; 0 is replaced by the least
         positive number.
         """

@@ -14,7 +14,14 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.training.outputs.output import Metric, Output, judged_as, per_sample, real, same_shape
+from nnpipe.training.outputs.output import (
+    Metric,
+    Output,
+    build_evaluation,
+    compute_sample_means,
+    require_same_shape,
+    to_single_precision,
+)
 
 
 @dataclass(eq=False)
@@ -31,8 +38,8 @@ class ClassificationOutput(Output):
         (Szegedy et al., "Rethinking the Inception Architecture", 2016).
     class_weights
         Tensor or numbers ``(classes,)``: the factor of the loss by target, such as
-        :func:`~nnpipe.training.outputs.classification.balanced_weights` returns; None for ones.
-        Metrics have none.
+        :func:`~nnpipe.training.outputs.classification.compute_balanced_weights` returns; None for
+        ones. Metrics have none.
     focal
         The exponent of ``(1 - p)``, by which the loss of a sample is multiplied whose true class
         has the probability ``p``, so that easy samples count less (Lin et al., "Focal Loss for
@@ -53,11 +60,11 @@ class ClassificationOutput(Output):
         """Return the cross entropies ``(n,)``."""
         import torch.nn.functional as F
 
-        output = real(self.output)
+        output = to_single_precision(self.output)
         losses = F.cross_entropy(
             output,
             self.target,
-            factors(self.class_weights, output),
+            to_class_weights(self.class_weights, output),
             reduction="none",
             label_smoothing=self.label_smoothing,
         )
@@ -68,7 +75,7 @@ class ClassificationOutput(Output):
                 "ClassificationOutput: focal needs one class a sample as target, not shares of "
                 "classes"
             )
-        return losses * lack_of_chance(output, self.target) ** self.focal
+        return losses * compute_probability_gap(output, self.target) ** self.focal
 
     @property
     def true_classes(self) -> Any:
@@ -79,11 +86,11 @@ class ClassificationOutput(Output):
         """Return the classes ``(n,)``."""
         return self.output.detach().argmax(1)
 
-    def judged(self) -> list[Evaluation]:
+    def to_evaluations(self) -> list[Evaluation]:
         """Return the evaluation of the task ``classification``."""
         classes = self.output.shape[1]
         return [
-            judged_as(
+            build_evaluation(
                 "classification",
                 self.output,
                 self.true_classes,
@@ -93,21 +100,21 @@ class ClassificationOutput(Output):
             )
         ]
 
-    def measured(self) -> tuple[Any, Any]:
+    def get_metric_inputs(self) -> tuple[Any, Any]:
         """Return the probabilities ``(n, classes)`` and the classes ``(n,)``."""
-        return real(self.output.detach()).softmax(1), self.true_classes
+        return to_single_precision(self.output.detach()).softmax(1), self.true_classes
 
     def metrics(self) -> dict[str, Metric]:
         """Return ``accuracy`` and the accuracies of ``top``."""
         output, target = self.output.detach(), self.true_classes
-        found = {"accuracy": self.weighed(output.argmax(1) == target)}
+        found = {"accuracy": self.make_metric(output.argmax(1) == target)}
         for rank in self.top:
             best = output.topk(min(rank, output.shape[1]), 1).indices
-            found[f"top{rank}"] = self.weighed((best == target[:, None]).any(1))
+            found[f"top{rank}"] = self.make_metric((best == target[:, None]).any(1))
         return found
 
 
-def lack_of_chance(output: Any, target: Any) -> Any:
+def compute_probability_gap(output: Any, target: Any) -> Any:
     """Return what the probability of each true class lacks to 1, for logits ``(n, classes,
     ...)``.
     """
@@ -115,7 +122,7 @@ def lack_of_chance(output: Any, target: Any) -> Any:
     return (1 - chance).clamp(min=0)
 
 
-def factors(class_weights: Any, output: Any) -> Any:
+def to_class_weights(class_weights: Any, output: Any) -> Any:
     """Return weights of classes as a tensor on the device of an output; None if there are none."""
     if class_weights is None:
         return None
@@ -127,7 +134,7 @@ def factors(class_weights: Any, output: Any) -> Any:
 _AT_ONCE = 256  # samples that are read at once, whose inputs need memory
 
 
-def balanced_weights(labels: np.ndarray, classes: int) -> Any:
+def compute_balanced_weights(labels: np.ndarray, classes: int) -> Any:
     """Return ``samples / (classes * samples of the class)`` of each class, as in scikit-learn's
     ``"balanced"``.
 
@@ -145,7 +152,7 @@ def balanced_weights(labels: np.ndarray, classes: int) -> Any:
     """
     import torch
 
-    check_call(balanced_weights, locals())
+    check_call(compute_balanced_weights, locals())
     counts = np.bincount(labels, minlength=classes).astype(np.float64)
     found = np.divide(counts.sum(), classes * counts, out=np.zeros(classes), where=counts > 0)
     return torch.from_numpy(found.astype(np.float32))
@@ -184,7 +191,7 @@ class BalancedWeights:
             parts.append(np.asarray(truth[self.target]))
         labels = np.concatenate(parts)
         classes = len(self.dataset.spec.class_names) or int(labels.max()) + 1
-        return tuple(balanced_weights(labels, classes).tolist())
+        return tuple(compute_balanced_weights(labels, classes).tolist())
 
 
 @dataclass(eq=False)
@@ -214,8 +221,8 @@ class BinaryOutput(Output):
         """Return the binary cross entropies ``(n,)``, averaged over labels."""
         import torch.nn.functional as F
 
-        same_shape("BinaryOutput", self.output, self.target)
-        output = real(self.output)
+        require_same_shape("BinaryOutput", self.output, self.target)
+        output = to_single_precision(self.output)
         weight = None if self.positive_weight == 1.0 else output.new_tensor(self.positive_weight)
         target = self.target.to(output.dtype)
         losses = F.binary_cross_entropy_with_logits(
@@ -223,13 +230,13 @@ class BinaryOutput(Output):
         )
         if self.focal:
             losses = losses * (target - output.sigmoid()).abs() ** self.focal
-        return per_sample(losses)
+        return compute_sample_means(losses)
 
     def predictions(self) -> Any:
         """Return whether each logit is above 0."""
         return self.output.detach() > 0
 
-    def judged(self) -> list[Evaluation]:
+    def to_evaluations(self) -> list[Evaluation]:
         """Return the evaluation of the task ``classification`` for each label, with the classes
         no and yes.
         """
@@ -242,7 +249,7 @@ class BinaryOutput(Output):
             else zip(logits.flatten(1).T, target.flatten(1).T, strict=True)
         )
         return [
-            judged_as(
+            build_evaluation(
                 "classification",
                 torch.stack([torch.zeros_like(yes), yes], 1),
                 true.long(),
@@ -253,9 +260,9 @@ class BinaryOutput(Output):
             for yes, true in columns
         ]
 
-    def measured(self) -> tuple[Any, Any]:
+    def get_metric_inputs(self) -> tuple[Any, Any]:
         """Return the probabilities and the truth as 0 or 1, of the shape of the logits."""
-        return real(self.output.detach()).sigmoid(), (self.target > 0.5).long()
+        return to_single_precision(self.output.detach()).sigmoid(), (self.target > 0.5).long()
 
     def metrics(self) -> dict[str, Metric]:
         """Return ``accuracy``, ``precision``, ``recall`` and ``f1``."""
@@ -263,10 +270,10 @@ class BinaryOutput(Output):
         hits = (said & true).float()
         said_sum, true_sum = said.float(), true.float()
         return {
-            "accuracy": self.weighed((said == true).float()),
-            "precision": self.weighed(hits, said_sum),
-            "recall": self.weighed(hits, true_sum),
-            "f1": self.weighed(2 * hits, said_sum + true_sum),
+            "accuracy": self.make_metric((said == true).float()),
+            "precision": self.make_metric(hits, said_sum),
+            "recall": self.make_metric(hits, true_sum),
+            "f1": self.make_metric(2 * hits, said_sum + true_sum),
         }
 
 
@@ -300,10 +307,10 @@ class DistillationOutput(ClassificationOutput):
         """Return the losses ``(n,)``."""
         import torch.nn.functional as F
 
-        same_shape("DistillationOutput", self.output, self.teacher)
+        require_same_shape("DistillationOutput", self.output, self.teacher)
         student, teacher = (
-            real(self.output) / self.temperature,
-            real(self.teacher.detach()) / self.temperature,
+            to_single_precision(self.output) / self.temperature,
+            to_single_precision(self.teacher.detach()) / self.temperature,
         )
         soft = F.kl_div(
             student.log_softmax(1), teacher.log_softmax(1), reduction="none", log_target=True
@@ -318,4 +325,4 @@ class DistillationOutput(ClassificationOutput):
     def metrics(self) -> dict[str, Metric]:
         """Return the metrics of a classification, and ``agreement``."""
         same = self.output.detach().argmax(1) == self.teacher.argmax(1)
-        return super().metrics() | {"agreement": self.weighed(same)}
+        return super().metrics() | {"agreement": self.make_metric(same)}

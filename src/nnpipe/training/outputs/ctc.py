@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from nnpipe.core.argument_checks import check_call
-from nnpipe.training.outputs.output import Metric, Output, real
+from nnpipe.training.outputs.output import Metric, Output, to_single_precision
 
 
 @dataclass(eq=False)
@@ -42,15 +42,20 @@ class CTCOutput(Output):
         """Return the losses ``(n,)``."""
         import torch.nn.functional as F
 
-        chances = real(self.output).log_softmax(2).transpose(0, 1)
+        chances = to_single_precision(self.output).log_softmax(2).transpose(0, 1)
         losses = F.ctc_loss(
-            chances, self.target, self._steps(), self.target_lengths, self.blank, reduction="none"
+            chances,
+            self.target,
+            self._get_steps(),
+            self.target_lengths,
+            self.blank,
+            reduction="none",
         )
         return losses / self.target_lengths.clamp(min=1)
 
     def predictions(self) -> list[list[int]]:
         """Return the labels of each sample that follow from the best label of each step."""
-        best, steps = self.output.detach().argmax(2).tolist(), self._steps().tolist()
+        best, steps = self.output.detach().argmax(2).tolist(), self._get_steps().tolist()
         return [
             [label for label, _ in groupby(labels[:count]) if label != self.blank]
             for labels, count in zip(best, steps, strict=True)
@@ -69,11 +74,11 @@ class CTCOutput(Output):
         ]
         found = torch.tensor(errors, dtype=torch.float32, device=self.output.device)
         return {
-            "error_rate": self.weighed(found, self.target_lengths.to(found)),
-            "accuracy": self.weighed((found == 0).float()),
+            "error_rate": self.make_metric(found, self.target_lengths.to(found)),
+            "accuracy": self.make_metric((found == 0).float()),
         }
 
-    def _steps(self) -> Any:
+    def _get_steps(self) -> Any:
         import torch
 
         count, steps = self.output.shape[:2]

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.analysis.suppression import kept
+from nnpipe.analysis.suppression import non_maximum_suppression
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.task import task_named
+from nnpipe.core.task import get_task
 from nnpipe.core.tensors import DatasetSpec
-from nnpipe.training.outputs.output import Metric, Output, real
+from nnpipe.training.outputs.output import Metric, Output, to_single_precision
 
 _REACH = 8  # cells from the centre of a box to its farthest side
 
@@ -44,7 +44,7 @@ class BoxGrid:
         """The number of all cells."""
         return sum(rows * columns for rows, columns in self.shapes)
 
-    def corners(self, numbers: Any) -> Any:
+    def decode_corners(self, numbers: Any) -> Any:
         """Return left, top, right and bottom in pixels, given the four numbers of each cell,
         ``(n, cells, 4)``.
         """
@@ -60,7 +60,7 @@ class BoxGrid:
         half = numbers[..., 2:].exp() * stride / 2
         return torch.cat([centre - half, centre + half], -1)
 
-    def assigned(self, boxes: Any, classes: Any) -> Any:
+    def assign_boxes(self, boxes: Any, classes: Any) -> Any:
         """Return the number of the box of each cell, ``(n, cells)``, -1 for none.
 
         Parameters
@@ -76,7 +76,7 @@ class BoxGrid:
         found = torch.full((len(boxes), self.count), -1, device=boxes.device)
         if not boxes.shape[1]:
             return found
-        cells = self._cells(boxes)
+        cells = self._find_cells(boxes)
         # One after the other, the largest first: a cell that several boxes share gets the smallest.
         order = (boxes[..., 2] * boxes[..., 3]).argsort(dim=1, descending=True, stable=True)
         for box in order.unbind(1):
@@ -86,7 +86,7 @@ class BoxGrid:
             found.scatter_(1, cell, torch.where(there, box, found.gather(1, cell)))
         return found
 
-    def _cells(self, boxes: Any) -> Any:
+    def _find_cells(self, boxes: Any) -> Any:
         """Return the cell to which each box belongs, ``(n, m)``."""
         import torch
 
@@ -103,7 +103,7 @@ class BoxGrid:
         return cells
 
 
-def generalised_overlap(found: Any, true: Any, plain: bool = False) -> Any:
+def compute_giou(found: Any, true: Any, plain: bool = False) -> Any:
     """Return the generalised intersection over union of pairs of boxes, ``(k,)``, or the plain one.
 
     Boxes are left, top, right and bottom, ``(k, 4)``.
@@ -182,19 +182,19 @@ class DetectionOutput(Output):
             )
         return grid
 
-    def _assigned(self) -> Any:
+    def _assign_boxes(self) -> Any:
         """Return which box each cell has, ``(n, cells)``, -1 for none."""
         if self._there is None:
-            self._there = self._grid.assigned(self.target, self.classes)
+            self._there = self._grid.assign_boxes(self.target, self.classes)
         return self._there
 
-    def _boxes_of_cells(self) -> tuple[Any, Any, Any, Any]:
+    def _select_matched_boxes(self) -> tuple[Any, Any, Any, Any]:
         """Return sample and cell of the cells with a box, and the predicted and the true
         corners, ``(k, 4)``.
         """
-        assigned = self._assigned()
+        assigned = self._assign_boxes()
         samples, cells = (assigned >= 0).nonzero(as_tuple=True)
-        found = self._grid.corners(real(self.output)[..., :4])[samples, cells]
+        found = self._grid.decode_corners(to_single_precision(self.output)[..., :4])[samples, cells]
         true = self.target[samples, assigned[samples, cells]].to(found.dtype)
         true = true.clone()
         true[:, 2:] += true[:, :2]
@@ -204,16 +204,16 @@ class DetectionOutput(Output):
         """Return the losses ``(n,)``."""
         import torch.nn.functional as F
 
-        output, assigned = real(self.output), self._assigned()
+        output, assigned = to_single_precision(self.output), self._assign_boxes()
         there = (assigned >= 0).to(output.dtype)
         losses = F.binary_cross_entropy_with_logits(output[..., 4], there, reduction="none").sum(1)
-        samples, cells, found, true = self._boxes_of_cells()
+        samples, cells, found, true = self._select_matched_boxes()
         if len(samples):
             labels = self.classes[samples, assigned[samples, cells]].long()
             chances = output[samples, cells, 5:]
             wanted = F.one_hot(labels, chances.shape[1]).to(output.dtype)
             parts = F.binary_cross_entropy_with_logits(chances, wanted, reduction="none").sum(1)
-            parts = parts + 5 * (1 - generalised_overlap(found, true))
+            parts = parts + 5 * (1 - compute_giou(found, true))
             losses = losses.index_add(0, samples, parts)
         return losses / there.sum(1).clamp(min=1)
 
@@ -225,23 +225,23 @@ class DetectionOutput(Output):
         """
         import torch
 
-        output = real(self.output.detach())
+        output = to_single_precision(self.output.detach())
         chances = output[..., 4:].sigmoid()
         scores, labels = (chances[..., :1] * chances[..., 1:]).max(2)
-        corners = self._grid.corners(output[..., :4])
+        corners = self._grid.decode_corners(output[..., :4])
         made = np.zeros((len(output), self.max_boxes, 6), np.float32)
         made[..., 5] = -1
         pictures = zip(*(part.cpu().numpy() for part in (corners, scores, labels)), strict=True)
         for place, (boxes, sure, classes) in enumerate(pictures):
             usable = np.flatnonzero((sure > _LEAST_SCORE) & np.isfinite(boxes).all(1))
-            stay = usable[kept(boxes[usable], sure[usable], classes[usable], self.overlap)][
-                : self.max_boxes
-            ]
+            stay = usable[
+                non_maximum_suppression(boxes[usable], sure[usable], classes[usable], self.overlap)
+            ][: self.max_boxes]
             made[place, : len(stay)] = np.column_stack([boxes[stay], sure[stay], classes[stay]])
         made[..., 2:4] -= made[..., :2]
         return torch.from_numpy(made).to(output.device)
 
-    def judged(self) -> list[Evaluation]:
+    def to_evaluations(self) -> list[Evaluation]:
         """Return the evaluation of the task ``detection``."""
         made = self.predictions().cpu().numpy()
         spec = DatasetSpec("detection", (), (), tuple(map(str, range(self.output.shape[2] - 5))))
@@ -251,7 +251,7 @@ class DetectionOutput(Output):
             "class": made[..., 5].astype(np.int64),
         }
         truth = {"boxes": self.target.cpu().numpy(), "class": self.classes.cpu().numpy()}
-        return [task_named("detection").keeping_all().judge(found, truth, spec)]
+        return [get_task("detection").keeping_all().evaluate(found, truth, spec)]
 
     def metrics(self) -> dict[str, Metric]:
         """Return, over the cells with a box, the mean ``iou`` and the ``accuracy`` of the classes.
@@ -260,15 +260,15 @@ class DetectionOutput(Output):
         ``metrics``.
         """
         output = self.output.detach()
-        samples, cells, found, true = self._boxes_of_cells()
-        count = (self._assigned() >= 0).sum(1).to(true.dtype)
+        samples, cells, found, true = self._select_matched_boxes()
+        count = (self._assign_boxes() >= 0).sum(1).to(true.dtype)
         right = (
             output[samples, cells, 5:].argmax(1)
-            == self.classes[samples, self._assigned()[samples, cells]]
+            == self.classes[samples, self._assign_boxes()[samples, cells]]
         )
-        shares = generalised_overlap(found.detach(), true, plain=True)
+        shares = compute_giou(found.detach(), true, plain=True)
         empty = count.new_zeros(len(count))
         return {
-            "iou": self.weighed(empty.index_add(0, samples, shares), count),
-            "accuracy": self.weighed(empty.index_add(0, samples, right.to(count.dtype)), count),
+            "iou": self.make_metric(empty.index_add(0, samples, shares), count),
+            "accuracy": self.make_metric(empty.index_add(0, samples, right.to(count.dtype)), count),
         }

@@ -10,7 +10,13 @@ from typing import Any, Literal
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.training.outputs.output import Metric, Output, judged_as, real, same_shape
+from nnpipe.training.outputs.output import (
+    Metric,
+    Output,
+    build_evaluation,
+    require_same_shape,
+    to_single_precision,
+)
 
 
 @dataclass(eq=False)
@@ -39,12 +45,16 @@ class EmbeddingOutput(Output):
 
         return torch.zeros(len(self.output), device=self.output.device)
 
-    def judged(self) -> list[Evaluation]:
+    def to_evaluations(self) -> list[Evaluation]:
         """Return the evaluation of the task ``embedding``, if there are labels."""
         if self.target is None:
             return []
         vectors = self.output.flatten(1)
-        return [judged_as("embedding", vectors, self.target, target="label", predicted="embedding")]
+        return [
+            build_evaluation(
+                "embedding", vectors, self.target, target="label", predicted="embedding"
+            )
+        ]
 
 
 @dataclass(eq=False)
@@ -76,8 +86,8 @@ class ContrastiveOutput(Output):
 
     def compute_losses(self) -> Any:
         """Return the losses ``(n,)``, the mean over both views."""
-        same_shape("ContrastiveOutput", self.output, self.other)
-        alike, same = self._compared(self.output, self.other)
+        require_same_shape("ContrastiveOutput", self.output, self.other)
+        alike, same = self._compute_similarities(self.output, self.other)
         chances = (alike / self.temperature).log_softmax(1)
         # Minus infinity, for a view and itself, times 0 would be NaN.
         losses = -chances.where(same, 0.0).sum(1) / same.sum(1)
@@ -85,17 +95,19 @@ class ContrastiveOutput(Output):
 
     def metrics(self) -> dict[str, Metric]:
         """Return ``found``."""
-        alike, same = self._compared(self.output.detach(), self.other.detach())
+        alike, same = self._compute_similarities(self.output.detach(), self.other.detach())
         found = same.gather(1, alike.argmax(1, keepdim=True))[:, 0]
-        return {"found": self.weighed(found.float().reshape(2, -1).mean(0))}
+        return {"found": self.make_metric(found.float().reshape(2, -1).mean(0))}
 
-    def _compared(self, output: Any, other: Any) -> tuple[Any, Any]:
+    def _compute_similarities(self, output: Any, other: Any) -> tuple[Any, Any]:
         """Return the cosines of all views ``(2 n, 2 n)``, and which should be found, without a
         view and itself.
         """
         import torch
 
-        views = torch.nn.functional.normalize(real(torch.cat([output, other])), dim=1)
+        views = torch.nn.functional.normalize(
+            to_single_precision(torch.cat([output, other])), dim=1
+        )
         kinds = (
             torch.arange(len(output), device=output.device) if self.target is None else self.target
         )
@@ -136,11 +148,13 @@ class CentreOutput(Output):
                 f"{tuple(self.centres.shape)}; "
                 "both need as many columns"
             )
-        return (real(self.output) - real(self.centres)[self.target]).square().sum(1) / 2
+        return (
+            to_single_precision(self.output) - to_single_precision(self.centres)[self.target]
+        ).square().sum(1) / 2
 
     def metrics(self) -> dict[str, Metric]:
         """Return ``distance``."""
-        return {"distance": self.weighed((2 * self.losses.detach()).sqrt())}
+        return {"distance": self.make_metric((2 * self.losses.detach()).sqrt())}
 
 
 Mining = Literal["hard", "semi-hard", "all"]
@@ -177,7 +191,7 @@ class MinedTripletOutput(Output):
         """Return the losses ``(n,)``."""
         import torch
 
-        distances, positive, negative = self._compared(self.output)
+        distances, positive, negative = self._compute_distances(self.output)
         usable = positive.any(1) & negative.any(1)
         far = distances.masked_fill(~negative, torch.inf)
         if self.mining == "hard":
@@ -206,20 +220,20 @@ class MinedTripletOutput(Output):
         """Return ``ordered``."""
         import torch
 
-        distances, positive, negative = self._compared(self.output.detach())
+        distances, positive, negative = self._compute_distances(self.output.detach())
         usable = positive.any(1) & negative.any(1)
         ordered = distances.where(positive, 0.0).amax(1) < distances.masked_fill(
             ~negative, torch.inf
         ).amin(1)
-        return {"ordered": self.weighed((ordered & usable).float(), usable.float())}
+        return {"ordered": self.make_metric((ordered & usable).float(), usable.float())}
 
-    def _compared(self, output: Any) -> tuple[Any, Any, Any]:
+    def _compute_distances(self, output: Any) -> tuple[Any, Any, Any]:
         """Return the distances ``(n, n)``, which pairs are of one class, and which of different
         ones.
         """
         import torch
 
-        output = real(output)
+        output = to_single_precision(output)
         # exact near 0
         distances = torch.cdist(output, output, compute_mode="donot_use_mm_for_euclid_dist")
         same = self.target[:, None] == self.target
@@ -252,8 +266,10 @@ class PairOutput(Output):
 
     def compute_losses(self) -> Any:
         """Return the losses ``(n,)``."""
-        same_shape("PairOutput", self.output, self.other)
-        squares = (real(self.output) - real(self.other)).square().sum(1)
+        require_same_shape("PairOutput", self.output, self.other)
+        squares = (
+            (to_single_precision(self.output) - to_single_precision(self.other)).square().sum(1)
+        )
         # The square root has no gradient at 0.
         distances = squares.clamp(min=1e-12).sqrt()
         apart = (self.margin - distances).clamp(min=0).square()
@@ -261,8 +277,13 @@ class PairOutput(Output):
 
     def metrics(self) -> dict[str, Metric]:
         """Return ``accuracy``."""
-        distances = (real(self.output.detach()) - real(self.other.detach())).square().sum(1).sqrt()
-        return {"accuracy": self.weighed((distances < self.margin / 2) == (self.target > 0.5))}
+        distances = (
+            (to_single_precision(self.output.detach()) - to_single_precision(self.other.detach()))
+            .square()
+            .sum(1)
+            .sqrt()
+        )
+        return {"accuracy": self.make_metric((distances < self.margin / 2) == (self.target > 0.5))}
 
 
 @dataclass(eq=False)
@@ -294,9 +315,9 @@ class TripletOutput(Output):
         import torch.nn.functional as F
 
         return F.triplet_margin_loss(
-            real(self.output),
-            real(self.positive),
-            real(self.negative),
+            to_single_precision(self.output),
+            to_single_precision(self.positive),
+            to_single_precision(self.negative),
             margin=self.margin,
             reduction="none",
         )
@@ -306,7 +327,7 @@ class TripletOutput(Output):
         import torch.nn.functional as F
 
         anchor, positive, negative = (
-            real(t.detach()) for t in (self.output, self.positive, self.negative)
+            to_single_precision(t.detach()) for t in (self.output, self.positive, self.negative)
         )
         near, far = F.pairwise_distance(anchor, positive), F.pairwise_distance(anchor, negative)
-        return {"ordered": self.weighed((near < far).float())}
+        return {"ordered": self.make_metric((near < far).float())}

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.task import task_named
+from nnpipe.core.task import get_task
 from nnpipe.core.tensors import DatasetSpec
 
 Finish = Literal["mean", "root"]
@@ -47,7 +47,7 @@ class Metric:
             check_call(Metric, vars(self))
 
 
-def figure(
+def compute_figure(
     numerator: npt.NDArray[np.float64], denominator: npt.NDArray[np.float64], finish: Finish
 ) -> float:
     """Return the metric that follows from two sums over samples; NaN if nothing was counted."""
@@ -113,7 +113,9 @@ class Output(ABC):
         """Return the weighted mean of the losses times ``scale``: the scalar tensor that the
         trainer minimises.
         """
-        mean = mean_of(self.losses if self.weights is None else self.losses * self.weights)
+        mean = compute_mean_loss(
+            self.losses if self.weights is None else self.losses * self.weights
+        )
         return mean if self.scale == 1.0 else mean * self.scale
 
     def loss_metric(self) -> Metric:
@@ -135,13 +137,13 @@ class Output(ABC):
         """
         return self.output.detach()
 
-    def judged(self) -> list[Evaluation]:
+    def to_evaluations(self) -> list[Evaluation]:
         """Return what the metrics of a task need of this batch, one for each label; empty if it
         belongs to no task.
         """
         return []
 
-    def measured(self) -> tuple[Any, Any]:
+    def get_metric_inputs(self) -> tuple[Any, Any]:
         """Return what objects as of torchmetrics are updated with; by default the output, detached,
         and the target.
 
@@ -150,7 +152,7 @@ class Output(ABC):
         """
         return self.output.detach(), self.target
 
-    def weighed(self, numerator: Any, denominator: Any = None) -> Metric:
+    def make_metric(self, numerator: Any, denominator: Any = None) -> Metric:
         """Return a metric of per-sample tensors ``(n, ...)``, with each sample multiplied by its
         weight.
         """
@@ -163,7 +165,7 @@ class Output(ABC):
         )
 
 
-def mean_of(losses: Any) -> Any:
+def compute_mean_loss(losses: Any) -> Any:
     """Return the mean of a tensor ``(n,)``, as a scalar tensor whose gradients are those of
     ``losses.mean()``.
 
@@ -181,11 +183,11 @@ def mean_of(losses: Any) -> Any:
         or (dtype is not torch.float32 and dtype is not torch.float64)
     ):
         return losses.mean()
-    return torch.dot(losses, _shares(shape[0], dtype))
+    return torch.dot(losses, _make_shares(shape[0], dtype))
 
 
 @functools.lru_cache(maxsize=16)
-def _shares(size: int, dtype: Any) -> Any:
+def _make_shares(size: int, dtype: Any) -> Any:
     """Return a tensor ``(size,)`` whose elements are 1 / size; nobody may write into it."""
     import torch
 
@@ -193,7 +195,7 @@ def _shares(size: int, dtype: Any) -> Any:
         return torch.ones(size, dtype=dtype, device="cpu") / size
 
 
-def real(tensor: Any) -> Any:
+def to_single_precision(tensor: Any) -> Any:
     """Return a half-precision tensor in single precision, in which losses are computed; others
     unchanged.
     """
@@ -202,7 +204,7 @@ def real(tensor: Any) -> Any:
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
-def same_shape(name: str, output: Any, target: Any) -> None:
+def require_same_shape(name: str, output: Any, target: Any) -> None:
     """Raise :class:`ConfigError` unless two tensors have equal shapes: broadcasting would hide a
     mistake.
     """
@@ -212,12 +214,12 @@ def same_shape(name: str, output: Any, target: Any) -> None:
         )
 
 
-def per_sample(values: Any) -> Any:
+def compute_sample_means(values: Any) -> Any:
     """Return the means ``(n,)`` of a tensor ``(n, ...)`` over all axes but the first."""
     return values if values.dim() == 1 else values.flatten(1).mean(1)
 
 
-def judged_as(
+def build_evaluation(
     task: str, predictions: Any, truth: Any, classes: int = 0, *, target: str, predicted: str
 ) -> Evaluation:
     """Return the evaluation of a batch by a task; tensors become arrays.
@@ -234,5 +236,5 @@ def judged_as(
         What the task calls the two tensors.
     """
     spec = DatasetSpec(task, (), (), tuple(map(str, range(classes))))
-    found = {predicted: real(predictions.detach()).cpu().numpy()}
-    return task_named(task).keeping_all().judge(found, {target: truth.cpu().numpy()}, spec)
+    found = {predicted: to_single_precision(predictions.detach()).cpu().numpy()}
+    return get_task(task).keeping_all().evaluate(found, {target: truth.cpu().numpy()}, spec)

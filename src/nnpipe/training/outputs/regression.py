@@ -8,7 +8,14 @@ from typing import Any, Literal
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.training.outputs.output import Metric, Output, judged_as, per_sample, real, same_shape
+from nnpipe.training.outputs.output import (
+    Metric,
+    Output,
+    build_evaluation,
+    compute_sample_means,
+    require_same_shape,
+    to_single_precision,
+)
 
 Distance = Literal["squared", "absolute", "huber"]
 
@@ -33,29 +40,31 @@ class RegressionOutput(Output):
         """Return the distances ``(n,)``."""
         import torch.nn.functional as F
 
-        same_shape("RegressionOutput", self.output, self.target)
+        require_same_shape("RegressionOutput", self.output, self.target)
         functions = {"squared": F.mse_loss, "absolute": F.l1_loss, "huber": F.huber_loss}
         if self.distance not in functions:
             raise ConfigError(
                 f"there is no distance {self.distance!r}; there are {', '.join(functions)}"
             )
-        output = real(self.output)
-        return per_sample(
+        output = to_single_precision(self.output)
+        return compute_sample_means(
             functions[self.distance](output, self.target.to(output.dtype), reduction="none")
         )
 
-    def judged(self) -> list[Evaluation]:
+    def to_evaluations(self) -> list[Evaluation]:
         """Return the evaluation of the task ``regression``."""
         return [
-            judged_as("regression", self.output, self.target, target="value", predicted="value")
+            build_evaluation(
+                "regression", self.output, self.target, target="value", predicted="value"
+            )
         ]
 
     def metrics(self) -> dict[str, Metric]:
         """Return ``mae``, the mean absolute error, and ``rmse``, the root mean squared error."""
-        error = real(self.output.detach()) - self.target
-        square = self.weighed(per_sample(error.square()))
+        error = to_single_precision(self.output.detach()) - self.target
+        square = self.make_metric(compute_sample_means(error.square()))
         return {
-            "mae": self.weighed(per_sample(error.abs())),
+            "mae": self.make_metric(compute_sample_means(error.abs())),
             "rmse": Metric(square.numerator, square.denominator, "root"),
         }
 
@@ -78,7 +87,7 @@ def total_variation(images: Any, power: float = 1.0) -> Any:
     found: Any = 0
     for axis in range(2, images.dim()):
         steps = images.diff(dim=axis).abs()
-        found = found + per_sample(steps if power == 1.0 else steps**power)
+        found = found + compute_sample_means(steps if power == 1.0 else steps**power)
     return found
 
 
@@ -100,4 +109,4 @@ class TotalVariationOutput(Output):
 
     def compute_losses(self) -> Any:
         """Return the total variations ``(n,)``."""
-        return total_variation(real(self.output), self.power)
+        return total_variation(to_single_precision(self.output), self.power)

@@ -8,8 +8,8 @@ from typing import Any, Literal
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.training.outputs.classification import factors, lack_of_chance
-from nnpipe.training.outputs.output import Metric, Output, judged_as, real
+from nnpipe.training.outputs.classification import compute_probability_gap, to_class_weights
+from nnpipe.training.outputs.output import Metric, Output, build_evaluation, to_single_precision
 
 SegmentationLoss = Literal["cross_entropy", "dice"]
 
@@ -46,22 +46,22 @@ class SegmentationOutput(Output):
         """Return the losses ``(n,)``."""
         import torch.nn.functional as F
 
-        output = real(self.output)
+        output = to_single_precision(self.output)
         counted = (self.target != self.ignore).flatten(1)
         if self.criterion == "cross_entropy":
             places = F.cross_entropy(
                 output,
                 self.target,
-                factors(self.class_weights, output),
+                to_class_weights(self.class_weights, output),
                 reduction="none",
                 ignore_index=self.ignore,
             )
             if self.focal:
                 inside = self.target.where(self.target != self.ignore, 0)
-                places = places * lack_of_chance(output, inside) ** self.focal
+                places = places * compute_probability_gap(output, inside) ** self.focal
             return places.flatten(1).sum(1) / counted.sum(1).clamp(min=1)
         if self.criterion == "dice":
-            truth = _one_hot(self.target, output.shape[1], counted)
+            truth = _encode_one_hot(self.target, output.shape[1], counted)
             given = output.softmax(1).flatten(2) * counted[:, None]
             both = (given * truth).sum(2)
             # The 1 is small beside any class that is present; an absent class that is not predicted
@@ -75,21 +75,21 @@ class SegmentationOutput(Output):
         """Return the classes ``(n, ...)``."""
         return self.output.detach().argmax(1)
 
-    def judged(self) -> list[Evaluation]:
+    def to_evaluations(self) -> list[Evaluation]:
         """Return the evaluation of the task ``segmentation``; targets are ``(n, height,
         width)``.
         """
         truth = self.target.where(self.target != self.ignore, -1)
         classes = self.output.shape[1]
         return [
-            judged_as(
+            build_evaluation(
                 "segmentation", self.predictions(), truth, classes, target="mask", predicted="mask"
             )
         ]
 
-    def measured(self) -> tuple[Any, Any]:
+    def get_metric_inputs(self) -> tuple[Any, Any]:
         """Return the probabilities ``(n, classes, ...)`` and the classes ``(n, ...)``."""
-        return real(self.output.detach()).softmax(1), self.target
+        return to_single_precision(self.output.detach()).softmax(1), self.target
 
     def metrics(self) -> dict[str, Metric]:
         """Return ``accuracy``, ``dice`` and ``iou``."""
@@ -97,16 +97,19 @@ class SegmentationOutput(Output):
         said, truth = self.predictions(), self.target
         right = ((said == truth).flatten(1) & counted).sum(1)
         classes = self.output.shape[1]
-        one, other = _one_hot(said, classes, counted), _one_hot(truth, classes, counted)
+        one, other = (
+            _encode_one_hot(said, classes, counted),
+            _encode_one_hot(truth, classes, counted),
+        )
         both, areas = (one * other).sum(2), (one + other).sum(2)
         return {
-            "accuracy": self.weighed(right, counted.sum(1)),
-            "dice": self.weighed(2 * both, areas),
-            "iou": self.weighed(both, areas - both),
+            "accuracy": self.make_metric(right, counted.sum(1)),
+            "dice": self.make_metric(2 * both, areas),
+            "iou": self.make_metric(both, areas - both),
         }
 
 
-def _one_hot(labels: Any, classes: int, counted: Any) -> Any:
+def _encode_one_hot(labels: Any, classes: int, counted: Any) -> Any:
     """Return ``(n, classes, positions)`` with 1 at each label that is not ignored, else 0."""
     import torch
 

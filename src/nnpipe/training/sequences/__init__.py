@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from nnpipe.training.sequences._batch_work import TransformError as TransformError
     from nnpipe.training.sequences._batch_work import WorkerError as WorkerError
     from nnpipe.training.sequences.array import ArraySequence as ArraySequence
-    from nnpipe.training.sequences.array import Letters as Letters
-    from nnpipe.training.sequences.array import LetterWindows as LetterWindows
+    from nnpipe.training.sequences.array import Characters as Characters
+    from nnpipe.training.sequences.array import CharacterWindows as CharacterWindows
     from nnpipe.training.sequences.dataset import ApplyDeclaredTransforms as ApplyDeclaredTransforms
     from nnpipe.training.sequences.dataset import ApplyTransforms as ApplyTransforms
     from nnpipe.training.sequences.dataset import DatasetSequence as DatasetSequence
@@ -62,7 +62,7 @@ __getattr__, __all__ = lazy_exports(
     __name__,
     {
         "_batch_work": ("TransformError", "WorkerError"),
-        "array": ("ArraySequence", "LetterWindows", "Letters"),
+        "array": ("ArraySequence", "CharacterWindows", "Characters"),
         "dataset": ("ApplyDeclaredTransforms", "ApplyTransforms", "DatasetSequence"),
         "library_transforms": ("AlbumentationsTransform", "TorchvisionTransform"),
         "map": ("MapSequence",),

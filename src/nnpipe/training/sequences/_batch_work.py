@@ -11,7 +11,7 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import TrainingError
-from nnpipe.training.sequences._batching import IDENTITY, checked, joined
+from nnpipe.training.sequences._batching import IDENTITY, join_values, validate_batch
 from nnpipe.training.sequences.randomness import sample_generator
 
 # Errors of an input pipeline.
@@ -66,7 +66,7 @@ class WorkerError(TrainingError):
         self.sample_ids = sample_ids
 
 
-def some(ids: Any) -> str:
+def format_ids(ids: Any) -> str:
     """Return the text that names samples in a message, only the first few of many."""
     known = np.asarray(ids).tolist()
     return ", ".join(map(str, known[:8])) + (
@@ -93,7 +93,7 @@ class ProcessedBatch:
     failures: list[TransformError] = field(default_factory=list)
 
 
-class Randoms(Sequence[np.random.Generator]):
+class SampleGenerators(Sequence[np.random.Generator]):
     """One generator for each sample, made when it is used."""
 
     def __init__(
@@ -142,30 +142,30 @@ class BatchWork:
         """
         ids = batch["sample_id"].tolist()
         repeats = batch["sample_repeat"].tolist() if "sample_repeat" in batch else [0] * len(ids)
-        randoms = Randoms(self.seed, self.stage, epoch, ids, repeats)
+        randoms = SampleGenerators(self.seed, self.stage, epoch, ids, repeats)
         if self.each == "batch":
-            return self._whole(batch, randoms, ids, epoch)
-        return self._one_by_one(batch, randoms, ids, epoch)
+            return self._process_batch(batch, randoms, ids, epoch)
+        return self._process_samples(batch, randoms, ids, epoch)
 
-    def _whole(
-        self, batch: dict[str, Any], randoms: Randoms, ids: list[int], epoch: int
+    def _process_batch(
+        self, batch: dict[str, Any], randoms: SampleGenerators, ids: list[int], epoch: int
     ) -> ProcessedBatch:
         try:
-            found = checked(
+            found = validate_batch(
                 self.function(batch, randoms), batch["sample_id"], f"what {self.name} gave"
             )
             for name in IDENTITY:
                 if name in batch and name not in found and len(found["sample_id"]) == len(ids):
                     found[name] = batch[name]
         except Exception as error:
-            failure = self._failure(error, epoch, None, ids)
+            failure = self._make_failure(error, epoch, None, ids)
             if not self.drop:
                 raise failure from error
             return ProcessedBatch(batch=None, samples=len(ids), failures=[failure])
         return ProcessedBatch(batch=found, samples=len(ids))
 
-    def _one_by_one(
-        self, batch: dict[str, Any], randoms: Randoms, ids: list[int], epoch: int
+    def _process_samples(
+        self, batch: dict[str, Any], randoms: SampleGenerators, ids: list[int], epoch: int
     ) -> ProcessedBatch:
         columns = [(name, value) for name, value in batch.items() if name not in IDENTITY]
         failures: list[TransformError] = []
@@ -187,7 +187,7 @@ class BatchWork:
                         f"gave {', '.join(found)}; for the sample before, {', '.join(results[0])}"
                     )
             except Exception as error:
-                failure = self._failure(error, epoch, sample_id, [sample_id])
+                failure = self._make_failure(error, epoch, sample_id, [sample_id])
                 if not self.drop:
                     raise failure from error
                 failures.append(failure)
@@ -198,21 +198,21 @@ class BatchWork:
             return ProcessedBatch(batch=None, samples=len(ids), failures=failures)
         try:
             made = {
-                name: joined([found[name] for found in results])
+                name: join_values([found[name] for found in results])
                 for name in results[0]
                 if name not in IDENTITY
             }
         except Exception as error:
-            raise self._failure(error, epoch, None, [ids[place] for place in kept]) from error
+            raise self._make_failure(error, epoch, None, [ids[place] for place in kept]) from error
         for name in IDENTITY:
             if name in batch:
                 made[name] = batch[name] if len(kept) == len(ids) else batch[name][kept]
         return ProcessedBatch(batch=made, samples=len(ids), failures=failures)
 
-    def _failure(
+    def _make_failure(
         self, error: Exception, epoch: int, sample_id: int | None, ids: list[int]
     ) -> TransformError:
-        what = f"sample {sample_id}" if sample_id is not None else f"samples {some(ids)}"
+        what = f"sample {sample_id}" if sample_id is not None else f"samples {format_ids(ids)}"
         text = f"{type(error).__name__}: {error}".splitlines()[0]
         trace = "".join(traceback.format_exception(error))
         return TransformError(

@@ -13,7 +13,7 @@ IDENTITY = ("sample_id", "sample_repeat")
 """The feature that identifies a sample; functions do not change it."""
 
 
-def joined(values: Sequence[Any]) -> Any:
+def join_values(values: Sequence[Any]) -> Any:
     """Return one array if all values are numbers or arrays of one shape and type, else a list."""
     first = values[0]
     if isinstance(first, (bool, int, float)):
@@ -29,7 +29,7 @@ def joined(values: Sequence[Any]) -> Any:
     return list(values)
 
 
-def concatenated(parts: Sequence[Any]) -> Any:
+def concat_fields(parts: Sequence[Any]) -> Any:
     """Join fields of batches, to an array if all are arrays that fit together, else to a list."""
     if len(parts) == 1:
         return parts[0]
@@ -44,7 +44,7 @@ def concatenated(parts: Sequence[Any]) -> Any:
     return [item for part in parts for item in part]
 
 
-def merged(batches: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def merge_batches(batches: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Join batches into one."""
     if len(batches) == 1:
         return batches[0]
@@ -54,10 +54,10 @@ def merged(batches: Sequence[dict[str, Any]]) -> dict[str, Any]:
             raise ConfigError(
                 f"cannot join batches with {', '.join(names)} and with {', '.join(batch)}"
             )
-    return {name: concatenated([batch[name] for batch in batches]) for name in names}
+    return {name: concat_fields([batch[name] for batch in batches]) for name in names}
 
 
-def cut(batch: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
+def slice_batch(batch: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
     """Return samples ``start`` to ``stop`` of a batch; if these are all samples, the batch
     itself.
     """
@@ -69,7 +69,9 @@ def cut(batch: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
     }
 
 
-def checked(found: Any, ids: np.ndarray | None = None, where: str = "the batch") -> dict[str, Any]:
+def validate_batch(
+    found: Any, ids: np.ndarray | None = None, where: str = "the batch"
+) -> dict[str, Any]:
     """Check that a value is a batch and return it; missing ids are restored if the number of
     samples is unchanged.
 

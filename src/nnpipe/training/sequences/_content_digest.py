@@ -21,7 +21,7 @@ _ITEMS = 1000
 """The greatest number of items of a list that are read."""
 
 
-def digest_of(columns: Mapping[str, Any]) -> str:
+def compute_digest(columns: Mapping[str, Any]) -> str:
     """Return 16 hexadecimal digits for arrays and lists by name; of large ones, only some
     samples are read.
     """
@@ -30,12 +30,14 @@ def digest_of(columns: Mapping[str, Any]) -> str:
         value = columns[name]
         found.update(repr(name).encode())
         found.update(
-            _array(value) if hasattr(value, "dtype") and hasattr(value, "shape") else _list(value)
+            _digest_array(value)
+            if hasattr(value, "dtype") and hasattr(value, "shape")
+            else _list(value)
         )
     return found.hexdigest()[:16]
 
 
-def _array(value: Any) -> bytes:
+def _digest_array(value: Any) -> bytes:
     array = np.asarray(value)
     digest = hashlib.sha256(f"{array.dtype} {array.shape}".encode())
     if array.nbytes > _WHOLE and len(array):
@@ -57,33 +59,38 @@ def _list(value: Any) -> bytes:
     ).tolist():
         item = items[place]
         digest.update(
-            _array(item) if hasattr(item, "dtype") and hasattr(item, "shape") else _text(item)
+            _digest_array(item)
+            if hasattr(item, "dtype") and hasattr(item, "shape")
+            else _encode_item(item)
         )
     return digest.digest()
 
 
-def _text(item: Any) -> bytes:
+def _encode_item(item: Any) -> bytes:
     if isinstance(item, (str, bytes, bool, int, float, type(None))):
         return repr(item).encode()
     if isinstance(item, (list, tuple)):
         return _list(item)
     if isinstance(item, Mapping):
-        return digest_of({str(key): value for key, value in item.items()}).encode()
+        return compute_digest({str(key): value for key, value in item.items()}).encode()
     return type(item).__qualname__.encode()  # its repr may hold an address
 
 
-def named(value: Any) -> str:
+def describe_callable(value: Any) -> str:
     """Return the name of a function, or of an object with its settings; equal ones have equal
     names in any process.
     """
     if isinstance(value, functools.partial):
-        return f"{named(value.func)} with {digest_of({'': list(value.args), **value.keywords})}"
+        return (
+            f"{describe_callable(value.func)} with "
+            f"{compute_digest({'': list(value.args), **value.keywords})}"
+        )
     # other attributes of an object may change
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return str(getattr(value, "__qualname__", type(value).__qualname__))
-    return f"{type(value).__qualname__}({', '.join(f'{n}={_short(v)}' for n, v in vars(value).items())})"
+    return f"{type(value).__qualname__}({', '.join(f'{n}={_describe_value(v)}' for n, v in vars(value).items())})"
 
 
-def _short(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     plain = isinstance(value, (str, bool, int, float, type(None)))
-    return repr(value) if plain else digest_of({"": value})
+    return repr(value) if plain else compute_digest({"": value})

@@ -21,14 +21,14 @@ from multiprocessing.process import BaseProcess
 from time import monotonic, perf_counter_ns
 from typing import Any
 
-from nnpipe.core.child_processes import signal_name
+from nnpipe.core.child_processes import get_signal_name
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.sequences._batch_work import (
     BatchWork,
     ProcessedBatch,
     TransformError,
     WorkerError,
-    some,
+    format_ids,
 )
 from nnpipe.training.sequences._worker import JOB, RESULT, Slot, main
 
@@ -156,8 +156,12 @@ class Pool:
         waiting: deque[tuple[int, Any]] = deque()
         more, failure = True, None
         while True:
-            self._collect(0.0)
-            while more and len(waiting) < self._limit and (worker := self._free()) is not None:
+            self._receive_results(0.0)
+            while (
+                more
+                and len(waiting) < self._limit
+                and (worker := self._find_idle_worker()) is not None
+            ):
                 try:
                     batch, tag = next(jobs)
                 except StopIteration:
@@ -170,7 +174,9 @@ class Pool:
             if not waiting:
                 if not more:
                     break
-                self._wait(self._oldest())  # all slots still hold jobs of an abandoned iteration
+                self._wait(
+                    self._find_oldest_job()
+                )  # all slots still hold jobs of an abandoned iteration
                 continue
             number, tag = waiting.popleft()
             self._wait(number)
@@ -181,7 +187,7 @@ class Pool:
         if failure is not None:
             raise failure
 
-    def _free(self) -> _Worker | None:
+    def _find_idle_worker(self) -> _Worker | None:
         idle = [worker for worker in self._workers if worker.free]
         return min(idle, key=lambda worker: len(worker.ids)) if idle else None
 
@@ -192,10 +198,10 @@ class Pool:
         try:
             worker.connection.send_bytes(JOB.pack(self._number, slot, size, epoch))
         except OSError:
-            self._dead(worker)
+            self._raise_worker_error(worker)
         return self._number
 
-    def _oldest(self) -> int:
+    def _find_oldest_job(self) -> int:
         return min(number for worker in self._workers for number in worker.ids)
 
     def _wait(self, number: int) -> None:
@@ -207,12 +213,12 @@ class Pool:
                 self.close()
                 raise WorkerError(
                     f"{self._work.name} took more than {self._time_limit:g} s for samples "
-                    f"{some(ids)}",
-                    _tuple(ids),
+                    f"{format_ids(ids)}",
+                    _to_tuple(ids),
                 )
-            self._collect(None if until is None else max(0.0, until - monotonic()))
+            self._receive_results(None if until is None else max(0.0, until - monotonic()))
 
-    def _collect(self, timeout: float | None) -> None:
+    def _receive_results(self, timeout: float | None) -> None:
         """Receive all available results; wait for one if there is none."""
         if self.closed:
             raise WorkerError("the sequence was closed while its batches were waited for")
@@ -225,15 +231,15 @@ class Pool:
             worker = by_handle[handle]
             try:
                 while worker.connection.poll():
-                    self._take(worker, worker.connection.recv_bytes())
+                    self._handle_message(worker, worker.connection.recv_bytes())
             except (EOFError, OSError):
                 worker.dead = True
             if worker.dead or not isinstance(handle, Connection):
                 dead = worker
         if dead is not None:
-            self._dead(dead)
+            self._raise_worker_error(dead)
 
-    def _take(self, worker: _Worker, message: bytes) -> None:
+    def _handle_message(self, worker: _Worker, message: bytes) -> None:
         if len(message) != RESULT.size:
             worker.said, worker.dead = message.decode(errors="replace"), True
             return
@@ -250,7 +256,7 @@ class Pool:
         worker.free.append(slot)
         worker.ids.pop(number, None)
 
-    def _dead(self, worker: _Worker) -> None:
+    def _raise_worker_error(self, worker: _Worker) -> None:
         if self.closed:
             raise WorkerError("the sequence was closed while its batches were waited for")
         worker.process.join(_KILLED_WITHIN)
@@ -263,7 +269,7 @@ class Pool:
             _LOG.error("a worker process could not start\n%s", worker.said)
             raise WorkerError(f"a worker process of {self._work.name} could not start: {line}")
         how = (
-            f"was killed by {signal_name(-code)}"
+            f"was killed by {get_signal_name(-code)}"
             if code is not None and code < 0
             else f"ended with status {code}"
         )
@@ -273,8 +279,9 @@ class Pool:
             else ""
         )
         raise WorkerError(
-            f"a worker process of {self._work.name} {how}, with samples {some(ids)} in hand{hint}",
-            _tuple(ids),
+            f"a worker process of {self._work.name} {how}, with samples {format_ids(ids)} in "
+            f"hand{hint}",
+            _to_tuple(ids),
         )
 
 
@@ -293,5 +300,5 @@ def _end(workers: list[_Worker], closed: _Flag, owner: int) -> None:
         worker.process.join(_KILLED_WITHIN)
 
 
-def _tuple(ids: Any) -> tuple[int, ...]:
+def _to_tuple(ids: Any) -> tuple[int, ...]:
     return tuple(int(number) for number in ids)

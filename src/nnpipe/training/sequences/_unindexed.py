@@ -8,11 +8,11 @@ from typing import Any
 
 from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ConfigError
-from nnpipe.training.sequences._content_digest import digest_of
+from nnpipe.training.sequences._content_digest import compute_digest
 from nnpipe.training.sequences.sequence import Batch, Stream
 
 
-def unindexed_stream(
+def iter_unindexed_batches(
     iterate: Callable[[], Iterator[Batch]], position: Any, what: str, stateful: Any = None
 ) -> Stream:
     """Yield batches; the position is their number, the number of samples, a digest of the last one,
@@ -45,7 +45,7 @@ def unindexed_stream(
     batches = iterate()
     for number in range(skipped):
         batch = next(batches, None)
-        if batch is None or (number == skipped - 1 and batch_digest(batch) != digest):
+        if batch is None or (number == skipped - 1 and compute_batch_digest(batch) != digest):
             raise ConfigError(
                 f"{what} gives other batches than before the interruption, so the training cannot "
                 f"go on to the bit: "
@@ -55,11 +55,11 @@ def unindexed_stream(
     for number, batch in enumerate(batches, start + 1):
         count += len(next(iter(batch.values())))
         # A state of one's own needs no proof that earlier batches are the same.
-        after = None if stateful is None else _stored(stateful, what)
-        yield batch, [number, count, batch_digest(batch) if after is None else "", after]
+        after = None if stateful is None else _dump_state(stateful, what)
+        yield batch, [number, count, compute_batch_digest(batch) if after is None else "", after]
 
 
-def state_of(dataset: Any) -> Any:
+def get_stateful(dataset: Any) -> Any:
     """Return the data set if it has ``state_dict`` and ``load_state_dict``, else None."""
     has = callable(getattr(dataset, "state_dict", None)) and callable(
         getattr(dataset, "load_state_dict", None)
@@ -67,12 +67,12 @@ def state_of(dataset: Any) -> Any:
     return dataset if has else None
 
 
-def batch_digest(batch: Batch) -> str:
+def compute_batch_digest(batch: Batch) -> str:
     """Return a digest of some of the content of a batch, which costs little."""
-    return digest_of({name: value for name, value in batch.items() if name != "sample_id"})
+    return compute_digest({name: value for name, value in batch.items() if name != "sample_id"})
 
 
-def _stored(stateful: Any, what: str) -> str:
+def _dump_state(stateful: Any, what: str) -> str:
     try:
         return json.dumps(stateful.state_dict(), allow_nan=False)
     except (TypeError, ValueError) as error:

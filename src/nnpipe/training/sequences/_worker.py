@@ -43,20 +43,20 @@ class Slot:
     """
 
     def __init__(self, descriptor: int | None = None) -> None:
-        self._descriptor = _nameless_file() if descriptor is None else descriptor
+        self._descriptor = _create_nameless_file() if descriptor is None else descriptor
         self._map: mmap.mmap | None = None
         self._size = 0
 
     def __reduce__(self) -> Any:
         # Only while a process is being started, which inherits the file.
-        return _opened, (reduction.DupFd(self._descriptor),)
+        return _open_slot, (reduction.DupFd(self._descriptor),)
 
     def __del__(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
 
-    def _mapped(self, size: int) -> mmap.mmap:
+    def _map_memory(self, size: int) -> mmap.mmap:
         if self._map is None or self._size < size:
             self._map = None
             self._size = max(size, os.fstat(self._descriptor).st_size)
@@ -69,32 +69,32 @@ class Slot:
         head = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
         parts = [memoryview(head), *(buffer.raw() for buffer in buffers)]
         table = struct.pack(f"<{len(parts) + 1}q", len(parts), *(part.nbytes for part in parts))
-        total = _rounded(len(table)) + sum(_rounded(part.nbytes) for part in parts)
+        total = _round_up(len(table)) + sum(_round_up(part.nbytes) for part in parts)
         if os.fstat(self._descriptor).st_size < total:
             # Half as much again: sizes vary, and each resize costs new pages.
-            os.ftruncate(self._descriptor, max(_LEAST, _rounded(total + total // 2)))
-        memory = memoryview(self._mapped(total))
+            os.ftruncate(self._descriptor, max(_LEAST, _round_up(total + total // 2)))
+        memory = memoryview(self._map_memory(total))
         memory[: len(table)] = table
-        place = _rounded(len(table))
+        place = _round_up(len(table))
         for part in parts:
             memory[place : place + part.nbytes] = part
-            place += _rounded(part.nbytes)
+            place += _round_up(part.nbytes)
         memory.release()
         return total
 
     def read(self, size: int) -> Any:
         """Return a copy of the object, whose size in bytes is ``size``."""
-        memory = np.frombuffer(self._mapped(size), np.uint8)
+        memory = np.frombuffer(self._map_memory(size), np.uint8)
         count = int(memory[:8].view(np.int64)[0])
         sizes = memory[8 : 8 + 8 * count].view(np.int64).tolist()
-        place, parts = _rounded(8 + 8 * count), []
+        place, parts = _round_up(8 + 8 * count), []
         for length in sizes:
             parts.append(memory[place : place + length].copy())
-            place += _rounded(length)
+            place += _round_up(length)
         return pickle.loads(parts[0], buffers=parts[1:])
 
 
-def _nameless_file() -> int:
+def _create_nameless_file() -> int:
     if hasattr(os, "memfd_create"):
         return os.memfd_create("nnpipe-batches", os.MFD_CLOEXEC)
     descriptor, name = tempfile.mkstemp(prefix="nnpipe-batches-")
@@ -102,11 +102,11 @@ def _nameless_file() -> int:
     return descriptor
 
 
-def _opened(duplicate: Any) -> Slot:
+def _open_slot(duplicate: Any) -> Slot:
     return Slot(duplicate.detach())
 
 
-def _rounded(size: int) -> int:
+def _round_up(size: int) -> int:
     return -(-size // _ALIGNED) * _ALIGNED
 
 

@@ -12,10 +12,15 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.training.sequences._content_digest import digest_of, named
-from nnpipe.training.sequences.randomness import order_generator
-from nnpipe.training.sequences.samplers import RandomSampler, Sampler, SequentialSampler, repeats_of
-from nnpipe.training.sequences.sequence import Sequence, Stream, positive
+from nnpipe.training.sequences._content_digest import compute_digest, describe_callable
+from nnpipe.training.sequences.randomness import create_order_generator
+from nnpipe.training.sequences.samplers import (
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    count_repeats,
+)
+from nnpipe.training.sequences.sequence import Sequence, Stream, require_positive
 
 
 class ArraySequence(Sequence):
@@ -48,7 +53,7 @@ class ArraySequence(Sequence):
     ) -> None:
         check_call(ArraySequence, locals())
         super().__init__()
-        self._features = {name: _column(name, value) for name, value in features.items()}
+        self._features = {name: _check_column(name, value) for name, value in features.items()}
         lengths = {name: len(value) for name, value in self._features.items()}
         if len(set(lengths.values())) != 1:
             found = (
@@ -58,8 +63,8 @@ class ArraySequence(Sequence):
         self._samples = next(iter(lengths.values()))
         self._ids = self._features.pop("sample_id", None)
         if self._ids is not None:
-            self._ids = _ids(self._ids)
-        self._batch = positive("batch", batch)
+            self._ids = _check_ids(self._ids)
+        self._batch = require_positive("batch", batch)
         self._sampler = sampler if sampler is not None else SequentialSampler()
         self._seed = seed
         self._drop_last = drop_last
@@ -80,19 +85,19 @@ class ArraySequence(Sequence):
         return {
             "samples": self._samples,
             "batch": self._batch,
-            "sampler": named(self._sampler),
+            "sampler": describe_callable(self._sampler),
             "seed": self._seed,
             "drop_last": self._drop_last,
             "features": sorted(self._features),
-            "content": digest_of({**self._features, **ids}),
+            "content": compute_digest({**self._features, **ids}),
         }
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
         """Yield the batches; the position is the number of samples before it."""
         order = self._sampler.order(
-            self._features, self._samples, order_generator(self._seed, epoch)
+            self._features, self._samples, create_order_generator(self._seed, epoch)
         )
-        repeats = repeats_of(order) if self._sampler.repeats else None
+        repeats = count_repeats(order) if self._sampler.repeats else None
         ids, features, size = self._ids, list(self._features.items()), self._batch
         stop = self._stop(len(order))
         for begin in range(position or 0, stop, size):
@@ -110,7 +115,7 @@ class ArraySequence(Sequence):
             yield batch, min(begin + size, stop)
 
 
-def _column(name: str, value: Any) -> Any:
+def _check_column(name: str, value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return list(value)
     column = np.asarray(value)
@@ -119,7 +124,7 @@ def _column(name: str, value: Any) -> Any:
     return column
 
 
-def _ids(value: Any) -> np.ndarray:
+def _check_ids(value: Any) -> np.ndarray:
     ids = np.asarray(value)
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
         raise ConfigError(
@@ -136,7 +141,7 @@ _MOST = 250_000_000  # numbers in all windows, of 8 bytes each
 
 
 @dataclass(frozen=True, kw_only=True)
-class Letters:
+class Characters:
     """A text whose letters are numbered.
 
     Parameters
@@ -154,7 +159,7 @@ class Letters:
     times: int = 1
 
     def __post_init__(self) -> None:
-        check_call(Letters, vars(self))
+        check_call(Characters, vars(self))
         if bool(self.text) == (self.file is not None):
             raise ConfigError("Letters: give either a text or a file")
         if self.times < 1:
@@ -196,7 +201,7 @@ class Letters:
         return found
 
 
-class LetterWindows(ArraySequence):
+class CharacterWindows(ArraySequence):
     """Batches of windows of a text: the feature ``text``, int64 ``(n, length + 1)``.
 
     Parameters
@@ -218,7 +223,7 @@ class LetterWindows(ArraySequence):
 
     def __init__(
         self,
-        letters: Letters,
+        letters: Characters,
         split: Literal["train", "test"] = "train",
         *,
         length: int = 32,
@@ -228,7 +233,7 @@ class LetterWindows(ArraySequence):
         shuffle: bool = False,
         seed: int = 0,
     ) -> None:
-        check_call(LetterWindows, locals())
+        check_call(CharacterWindows, locals())
         for name, value, least in (("length", length, 1), ("stride", stride, 1), ("test", test, 0)):
             if value < least:
                 raise ConfigError(f"LetterWindows: {name} is {value}; the least is {least}")

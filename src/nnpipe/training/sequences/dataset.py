@@ -14,10 +14,10 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.input_transform import InputTransform, transform_from
-from nnpipe.core.secret import shown_settings
+from nnpipe.core.secret import hide_settings_secrets
 from nnpipe.experiment.module import Stateful
-from nnpipe.training.sequences._content_digest import digest_of
-from nnpipe.training.sequences.sequence import Sequence, Stream, positive
+from nnpipe.training.sequences._content_digest import compute_digest
+from nnpipe.training.sequences.sequence import Sequence, Stream, require_positive
 
 
 class DatasetSequence(Sequence):
@@ -67,7 +67,7 @@ class DatasetSequence(Sequence):
         super().__init__()
         self._dataset = dataset
         self._split = split
-        self._batch = positive("batch", batch)
+        self._batch = require_positive("batch", batch)
         self._shuffle = shuffle
         self._seed = seed
         self._prepare = prepare
@@ -88,7 +88,7 @@ class DatasetSequence(Sequence):
         for name, classes in self._only.items():
             parts = [
                 self._dataset.read(indices[start:stop])[1]
-                for start, stop in cuts(len(indices), 256)
+                for start, stop in compute_cuts(len(indices), 256)
             ]
             if any(name not in part for part in parts):
                 raise ConfigError(
@@ -100,7 +100,7 @@ class DatasetSequence(Sequence):
             indices = indices[np.isin(labels, classes)]
         return indices
 
-    def _renumbered(self, name: str, labels: Any) -> Any:
+    def _map_labels(self, name: str, labels: Any) -> Any:
         if name not in self._only:
             return labels
         classes = self._only[name]
@@ -109,7 +109,7 @@ class DatasetSequence(Sequence):
 
     def sizes(self) -> list[int]:
         """Return the number of samples of each batch."""
-        return [end - start for start, end in cuts(len(self._indices), self._batch)]
+        return [end - start for start, end in compute_cuts(len(self._indices), self._batch)]
 
     def settings(self) -> dict[str, Any]:
         """Return how samples are ordered and cut, and a digest of some of them."""
@@ -119,7 +119,7 @@ class DatasetSequence(Sequence):
         ]
         inputs, truth = self._dataset.read(some) if len(some) else ({}, {})
         return {
-            "dataset": shown_settings(self._dataset.describe()),
+            "dataset": hide_settings_secrets(self._dataset.describe()),
             "split": self._split,
             "samples": len(indices),
             "batch": self._batch,
@@ -130,7 +130,7 @@ class DatasetSequence(Sequence):
                 if self._only
                 else {}
             ),
-            "content": digest_of(
+            "content": compute_digest(
                 {"": indices} | {f"input {n}": v for n, v in inputs.items()} | dict(truth)
             ),
         }
@@ -141,7 +141,9 @@ class DatasetSequence(Sequence):
         if self._shuffle:
             indices = np.random.default_rng([self._seed, epoch]).permutation(indices)
         of_inputs, of_truth = self._prefixes
-        for number, (start, end) in enumerate(cuts(len(indices), self._batch)[begin:], begin + 1):
+        for number, (start, end) in enumerate(
+            compute_cuts(len(indices), self._batch)[begin:], begin + 1
+        ):
             raw, truth = self._dataset.read(indices[start:end])
             inputs = self._dataset.preprocess(raw)
             if self._prepare is not None:
@@ -150,12 +152,12 @@ class DatasetSequence(Sequence):
                 inputs = self._augment(inputs, np.random.default_rng([self._seed, epoch, start]))
             batch = {of_inputs + name: array for name, array in inputs.items()}
             batch |= {
-                of_truth + name: self._renumbered(name, array) for name, array in truth.items()
+                of_truth + name: self._map_labels(name, array) for name, array in truth.items()
             }
             yield batch | {"sample_id": np.asarray(indices[start:end], np.int64)}, number
 
 
-def cuts(count: int, size: int) -> list[tuple[int, int]]:
+def compute_cuts(count: int, size: int) -> list[tuple[int, int]]:
     """Return start and stop of each batch; a single remaining sample joins the last batch."""
     starts = list(range(0, count, size))
     if len(starts) > 1 and count - starts[-1] == 1:
@@ -181,7 +183,7 @@ class ApplyTransforms:
 
     def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the inputs after their transforms."""
-        return _applied(self.transforms, inputs)
+        return _apply_transforms(self.transforms, inputs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,7 +203,7 @@ class ApplyDeclaredTransforms:
 
     def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the inputs after their transforms."""
-        return _applied(self._transforms, inputs)
+        return _apply_transforms(self._transforms, inputs)
 
     @cached_property
     def _transforms(self) -> dict[str, InputTransform]:
@@ -209,7 +211,9 @@ class ApplyDeclaredTransforms:
         return {name: transform_from(found) for name, found in self.dataset.spec.transforms.items()}
 
 
-def _applied(transforms: Mapping[str, InputTransform], inputs: Mapping[str, Any]) -> dict[str, Any]:
+def _apply_transforms(
+    transforms: Mapping[str, InputTransform], inputs: Mapping[str, Any]
+) -> dict[str, Any]:
     for name in transforms:
         if name not in inputs:
             raise ConfigError(

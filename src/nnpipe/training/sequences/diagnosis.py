@@ -143,10 +143,10 @@ def diagnose(meter: Meter, stages: Sequence[StageFigures]) -> Diagnosis:
         dropped=sum(stage.dropped for stage in stages),
         dropped_ids=tuple(number for stage in stages for number in stage.dropped_ids),
     )
-    return Diagnosis(**{**found.__dict__, "advice": tuple(_advice(found, stages))})
+    return Diagnosis(**{**found.__dict__, "advice": tuple(_build_advice(found, stages))})
 
 
-def _advice(found: Diagnosis, stages: Sequence[StageFigures]) -> list[str]:
+def _build_advice(found: Diagnosis, stages: Sequence[StageFigures]) -> list[str]:
     if not found.batches:
         return ["Nothing was read yet."]
     said = []
@@ -161,7 +161,7 @@ def _advice(found: Diagnosis, stages: Sequence[StageFigures]) -> list[str]:
             "memory."
         )
     else:
-        said.append(_against_stalls(found, slowest))
+        said.append(_suggest_against_stalls(found, slowest))
     for stage in maps:
         share = (
             stage.busy_ns / (stage.workers * stage.wall_ns)
@@ -184,7 +184,7 @@ def _advice(found: Diagnosis, stages: Sequence[StageFigures]) -> list[str]:
     return said
 
 
-def _against_stalls(found: Diagnosis, slowest: StageFigures) -> str:
+def _suggest_against_stalls(found: Diagnosis, slowest: StageFigures) -> str:
     cost = f"{slowest.name} takes {slowest.busy_ns / max(1, slowest.samples) / 1e6:.3g} ms a sample"
     # If the consumer does almost nothing itself, no number of workers is enough.
     needed = (

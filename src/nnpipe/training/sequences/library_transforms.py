@@ -16,7 +16,7 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError, MissingDependency
-from nnpipe.training.sequences.picture_transforms import Sample, feature_of
+from nnpipe.training.sequences.picture_transforms import Sample, get_feature
 from nnpipe.training.sequences.randomness import Seeded
 
 
@@ -65,7 +65,7 @@ class TorchvisionTransform:
             raise MissingDependency(
                 "TorchvisionTransform needs torchvision: pip install torchvision"
             ) from None
-        height, width = feature_of(sample, (*self.images, *self.masks)[0]).shape[-2:]
+        height, width = get_feature(sample, (*self.images, *self.masks)[0]).shape[-2:]
         given: dict[str, Any] = {}
         for names, wrap in (
             (self.images, tv_tensors.Image),
@@ -78,7 +78,9 @@ class TorchvisionTransform:
             (self.labels, torch.as_tensor),
         ):
             for name in names:
-                given[name] = wrap(torch.from_numpy(np.ascontiguousarray(feature_of(sample, name))))
+                given[name] = wrap(
+                    torch.from_numpy(np.ascontiguousarray(get_feature(sample, name)))
+                )
         if self.labels:  # the name by which v2.SanitizeBoundingBoxes finds them
             given["labels"] = tuple(given[name] for name in self.labels)
         with Seeded(int(random.integers(2**63))):
@@ -136,17 +138,19 @@ class AlbumentationsTransform:
 
     def __call__(self, sample: Sample, random: np.random.Generator) -> Sample:
         """Return the changed sample."""
-        picture = np.ascontiguousarray(np.moveaxis(feature_of(sample, self.image), 0, -1))
+        picture = np.ascontiguousarray(np.moveaxis(get_feature(sample, self.image), 0, -1))
         given: dict[str, Any] = {"image": picture}
         if self.masks:
-            given["masks"] = [np.ascontiguousarray(feature_of(sample, name)) for name in self.masks]
+            given["masks"] = [
+                np.ascontiguousarray(get_feature(sample, name)) for name in self.masks
+            ]
         if self.boxes is not None:
-            given["bboxes"] = feature_of(sample, self.boxes).reshape(-1, 4).astype(np.float32)
+            given["bboxes"] = get_feature(sample, self.boxes).reshape(-1, 4).astype(np.float32)
         if self.keypoints is not None:
             given["keypoints"] = (
-                feature_of(sample, self.keypoints).reshape(-1, 2).astype(np.float32)
+                get_feature(sample, self.keypoints).reshape(-1, 2).astype(np.float32)
             )
-        given |= {name: feature_of(sample, name) for name in self.labels}
+        given |= {name: get_feature(sample, name) for name in self.labels}
         seed = int(random.integers(2**31))
         self.transform.set_random_seed(seed)
         with Seeded(seed):  # some transforms draw from the global generators

@@ -10,10 +10,10 @@ from typing import Any
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.sequences._batch_work import BatchWork, ProcessedBatch, TransformError
-from nnpipe.training.sequences._content_digest import named
+from nnpipe.training.sequences._content_digest import describe_callable
 from nnpipe.training.sequences._pool import STARTS, Pool
 from nnpipe.training.sequences.diagnosis import StageFigures
-from nnpipe.training.sequences.sequence import Sequence, Stream, positive
+from nnpipe.training.sequences.sequence import Sequence, Stream, require_positive
 
 _LOG = logging.getLogger(__name__)
 _REMEMBERED = 100
@@ -83,7 +83,7 @@ class MapSequence(Sequence):
         if start not in STARTS:
             raise ConfigError(f"start must be one of {', '.join(STARTS)}, not {start!r}")
         if workers != 0:
-            positive("workers", workers)
+            require_positive("workers", workers)
         if time_limit is not None and not time_limit > 0:
             raise ConfigError(f"time_limit must be above 0 s, not {time_limit!r}")
         stage = sum(isinstance(before, MapSequence) for before in source.stages())
@@ -91,7 +91,7 @@ class MapSequence(Sequence):
             function=function, each=each, seed=seed, stage=stage, drop=errors == "drop"
         )
         self._workers = workers
-        self._prefetch = positive("prefetch", prefetch)
+        self._prefetch = require_positive("prefetch", prefetch)
         self._time_limit = time_limit
         self._start = start
         self._pool: Pool | None = None
@@ -103,7 +103,7 @@ class MapSequence(Sequence):
         """Return the function and its seed; the number of processes does not affect batches."""
         work = self._work
         return {
-            "function": named(work.function),
+            "function": describe_callable(work.function),
             "each": work.each,
             "seed": work.seed,
             "drop": work.drop,
@@ -111,20 +111,22 @@ class MapSequence(Sequence):
 
     def sizes(self) -> list[int]:
         """Return the source's sizes: no sample is expected to fail."""
-        return self._taken().sizes()
+        return self._get_source().sizes()
 
-    def _taken(self) -> Sequence:
+    def _get_source(self) -> Sequence:
         assert self.source is not None
         return self.source
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
         """Yield the batches; the position is the source's."""
-        jobs = self._taken().stream(epoch, position)
+        jobs = self._get_source().stream(epoch, position)
         try:
             for done, after in (
-                self._pooled().run(jobs, epoch) if self._workers else self._here(jobs, epoch)
+                self._ensure_pool().run(jobs, epoch)
+                if self._workers
+                else self._run_in_process(jobs, epoch)
             ):
-                self._note(done)
+                self._record_failures(done)
                 if done.batch is not None:
                     yield done.batch, after
         except TransformError as error:
@@ -134,7 +136,7 @@ class MapSequence(Sequence):
         finally:
             jobs.close()
 
-    def _here(self, jobs: Stream, epoch: int) -> Iterator[tuple[ProcessedBatch, Any]]:
+    def _run_in_process(self, jobs: Stream, epoch: int) -> Iterator[tuple[ProcessedBatch, Any]]:
         for batch, after in jobs:
             start = perf_counter_ns()
             done = self._work(batch, epoch)
@@ -142,9 +144,9 @@ class MapSequence(Sequence):
             self._samples += done.samples
             yield done, after
 
-    def _pooled(self) -> Pool:
+    def _ensure_pool(self) -> Pool:
         if self._pool is not None and self._pool.closed:
-            self._forget()
+            self._release_pool()
         if self._pool is None:
             closings = self._closings
             self._pool = Pool(
@@ -155,7 +157,7 @@ class MapSequence(Sequence):
                 self._pool.close()
         return self._pool
 
-    def _note(self, done: ProcessedBatch) -> None:
+    def _record_failures(self, done: ProcessedBatch) -> None:
         for failure in done.failures:
             _LOG.warning("left out: %s", failure)
             self._dropped += len(failure.sample_ids)
@@ -179,7 +181,7 @@ class MapSequence(Sequence):
             dropped_ids=tuple(self._dropped_ids),
         )
 
-    def _forget(self) -> None:
+    def _release_pool(self) -> None:
         pool, self._pool = self._pool, None
         if pool is not None:
             self._busy_ns += pool.busy_ns
@@ -191,5 +193,5 @@ class MapSequence(Sequence):
         self._closings += 1
         if self._pool is not None:
             self._pool.close()
-            self._forget()
+            self._release_pool()
         super().close()

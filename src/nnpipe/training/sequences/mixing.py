@@ -33,7 +33,7 @@ class _Mixing:
                 f"{type(self).__name__} takes two classes or more, and an alpha above 0"
             )
 
-    def _drawn(
+    def _draw_partners(
         self, batch: Batch, randoms: Sequence[np.random.Generator]
     ) -> tuple[Any, np.ndarray, float]:
         """Return the generator, the partner of each sample ``(n,)``, and the share that samples
@@ -54,7 +54,7 @@ class _Mixing:
         )
         return random, partners, share
 
-    def _labels(self, batch: Batch, partners: np.ndarray, share: float) -> np.ndarray:
+    def _mix_labels(self, batch: Batch, partners: np.ndarray, share: float) -> np.ndarray:
         labels = batch[self.label]
         if labels.ndim == 1:
             if (
@@ -92,7 +92,7 @@ class MixUp(_Mixing):
 
     def __call__(self, batch: Batch, randoms: Sequence[np.random.Generator]) -> Batch:
         """Return the mixed batch."""
-        _, partners, share = self._drawn(batch, randoms)
+        _, partners, share = self._draw_partners(batch, randoms)
         found = dict(batch)
         for name in self.features:
             array = batch[name]
@@ -101,7 +101,7 @@ class MixUp(_Mixing):
             found[name] = array * array.dtype.type(share) + array[partners] * array.dtype.type(
                 1 - share
             )
-        return found | {self.label: self._labels(batch, partners, share)}
+        return found | {self.label: self._mix_labels(batch, partners, share)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,7 @@ class CutMix(_Mixing):
 
     def __call__(self, batch: Batch, randoms: Sequence[np.random.Generator]) -> Batch:
         """Return the mixed batch."""
-        random, partners, share = self._drawn(batch, randoms)
+        random, partners, share = self._draw_partners(batch, randoms)
         sizes = {batch[name].shape[-2:] for name in self.features}
         if len(sizes) != 1 or any(batch[name].ndim < 3 for name in self.features):
             raise ConfigError(
@@ -147,4 +147,4 @@ class CutMix(_Mixing):
             array[..., rows, columns] = batch[name][partners][..., rows, columns]
             found[name] = array
         kept = 1 - (rows.stop - rows.start) * (columns.stop - columns.start) / (height * width)
-        return found | {self.label: self._labels(batch, partners, kept)}
+        return found | {self.label: self._mix_labels(batch, partners, kept)}

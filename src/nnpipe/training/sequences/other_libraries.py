@@ -9,12 +9,17 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.training.sequences._batching import checked, joined
-from nnpipe.training.sequences._content_digest import digest_of, named
-from nnpipe.training.sequences._unindexed import unindexed_stream
-from nnpipe.training.sequences.randomness import order_generator
-from nnpipe.training.sequences.samplers import RandomSampler, Sampler, SequentialSampler, repeats_of
-from nnpipe.training.sequences.sequence import Batch, Sequence, Stream, positive
+from nnpipe.training.sequences._batching import join_values, validate_batch
+from nnpipe.training.sequences._content_digest import compute_digest, describe_callable
+from nnpipe.training.sequences._unindexed import iter_unindexed_batches
+from nnpipe.training.sequences.randomness import create_order_generator
+from nnpipe.training.sequences.samplers import (
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    count_repeats,
+)
+from nnpipe.training.sequences.sequence import Batch, Sequence, Stream, require_positive
 
 
 class HuggingFaceSequence(Sequence):
@@ -52,7 +57,7 @@ class HuggingFaceSequence(Sequence):
         check_call(HuggingFaceSequence, locals())
         super().__init__()
         self._dataset = dataset
-        self._batch = positive("batch", batch)
+        self._batch = require_positive("batch", batch)
         self._sampler = sampler or (RandomSampler() if shuffle else SequentialSampler())
         self._seed = seed
 
@@ -76,17 +81,21 @@ class HuggingFaceSequence(Sequence):
 
     def settings(self) -> dict[str, Any]:
         """Return how samples are ordered and cut, and what says that the data set is the same."""
-        found = {"batch": self._batch, "sampler": named(self._sampler), "seed": self._seed}
+        found = {
+            "batch": self._batch,
+            "sampler": describe_callable(self._sampler),
+            "seed": self._seed,
+        }
         if not self._indexed:
             return found
         count = len(self._dataset)
         places = np.unique(np.linspace(0, count - 1, min(count, 8)).astype(np.int64)).tolist()
         some = (
-            {name: _column(values) for name, values in self._dataset[places].items()}
+            {name: _to_column(values) for name, values in self._dataset[places].items()}
             if places
             else {}
         )
-        return found | {"samples": count, "content": digest_of(some)}
+        return found | {"samples": count, "content": compute_digest(some)}
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
         """Yield the batches; the position is the number of samples before it, without indices a
@@ -96,33 +105,35 @@ class HuggingFaceSequence(Sequence):
             set_epoch = getattr(self._dataset, "set_epoch", None)
             if callable(set_epoch):
                 set_epoch(epoch)
-            for batch, after in unindexed_stream(
-                self._unindexed, position, "the streamed data set"
+            for batch, after in iter_unindexed_batches(
+                self._iter_unindexed, position, "the streamed data set"
             ):
                 size = len(next(iter(batch.values())))
                 yield (
-                    checked(batch, np.arange(after[1] - size, after[1]), "a batch of the data set"),
+                    validate_batch(
+                        batch, np.arange(after[1] - size, after[1]), "a batch of the data set"
+                    ),
                     after,
                 )
             return
         count = len(self._dataset)
         order = self._sampler.order(
-            _Columns(self._dataset), count, order_generator(self._seed, epoch)
+            _Columns(self._dataset), count, create_order_generator(self._seed, epoch)
         )
-        repeats = repeats_of(order) if self._sampler.repeats else None
+        repeats = count_repeats(order) if self._sampler.repeats else None
         for begin in range(position or 0, len(order), self._batch):
             chosen = order[begin : begin + self._batch]
             batch = {
-                name: _column(values) for name, values in self._dataset[chosen.tolist()].items()
+                name: _to_column(values) for name, values in self._dataset[chosen.tolist()].items()
             }
             batch["sample_id"] = chosen.copy()
             if repeats is not None:
                 batch["sample_repeat"] = repeats[begin : begin + self._batch].copy()
             yield batch, min(begin + self._batch, len(order))
 
-    def _unindexed(self) -> Iterator[Batch]:
+    def _iter_unindexed(self) -> Iterator[Batch]:
         for found in self._dataset.iter(batch_size=self._batch):
-            yield {name: _column(values) for name, values in found.items()}
+            yield {name: _to_column(values) for name, values in found.items()}
 
 
 class _Columns(Mapping[str, Any]):
@@ -143,16 +154,16 @@ class _Columns(Mapping[str, Any]):
         return len(self._dataset.column_names)
 
 
-def _column(values: Any) -> Any:
+def _to_column(values: Any) -> Any:
     """Return the values of a column as an array where they fit into one."""
     if hasattr(values, "numpy"):  # the data set has the format of a framework
         return values.numpy()
     if isinstance(values, np.ndarray):
         return values
-    return joined([_value(value) for value in values]) if len(values) else []
+    return join_values([_convert_value(value) for value in values]) if len(values) else []
 
 
-def _value(value: Any) -> Any:
+def _convert_value(value: Any) -> Any:
     if hasattr(value, "getbands"):  # a picture of Pillow
         pixels = np.asarray(value)
         return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
@@ -212,21 +223,27 @@ class TensorFlowSequence(Sequence):
         """Yield the batches; the position is their number, the number of samples, and a digest
         of the last one.
         """
-        for batch, after in unindexed_stream(self._batches, position, "the data set of tf.data"):
+        for batch, after in iter_unindexed_batches(
+            self._iter_batches, position, "the data set of tf.data"
+        ):
             size = len(next(iter(batch.values())))
             yield (
-                checked(batch, np.arange(after[1] - size, after[1]), "an element of the data set"),
+                validate_batch(
+                    batch, np.arange(after[1] - size, after[1]), "an element of the data set"
+                ),
                 after,
             )
 
-    def _batches(self) -> Iterator[Batch]:
+    def _iter_batches(self) -> Iterator[Batch]:
         for element in self._dataset.as_numpy_iterator():
-            batch = {name: _field(value) for name, value in self._parts(element).items()}
+            batch = {
+                name: _convert_field(value) for name, value in self._split_element(element).items()
+            }
             if "sample_id" in batch:
                 batch["sample_id"] = np.asarray(batch["sample_id"]).astype(np.int64)
             yield batch
 
-    def _parts(self, element: Any) -> dict[str, Any]:
+    def _split_element(self, element: Any) -> dict[str, Any]:
         if isinstance(element, Mapping):
             return dict(element)
         values = element if isinstance(element, tuple) else (element,)
@@ -237,7 +254,7 @@ class TensorFlowSequence(Sequence):
         return dict(zip(self._names, values, strict=False))
 
 
-def dataset_from(sequence: Sequence) -> Any:
+def to_tf_dataset(sequence: Sequence) -> Any:
     """Return a ``tf.data.Dataset`` of a sequence's batches: dictionaries of tensors.
 
     The first batch is made one extra time, to learn names, shapes and types.  Lists
@@ -261,18 +278,18 @@ def dataset_from(sequence: Sequence) -> Any:
         for name, value in first.items()
     }
 
-    def batches() -> Iterator[dict[str, Any]]:
+    def iter_batches() -> Iterator[dict[str, Any]]:
         for batch in sequence:
             yield {name: np.asarray(value) for name, value in batch.items()}
 
-    found = tf.data.Dataset.from_generator(batches, output_signature=signature)
+    found = tf.data.Dataset.from_generator(iter_batches, output_signature=signature)
     try:
         return found.apply(tf.data.experimental.assert_cardinality(len(sequence)))
     except TypeError:
         return found
 
 
-def _field(value: Any) -> Any:
+def _convert_field(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.dtype.kind == "O":
         return [item.decode() if isinstance(item, bytes) else item for item in value.tolist()]
     # TensorFlow keeps the memory and exposes it as read-only.

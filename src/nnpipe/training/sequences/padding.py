@@ -51,7 +51,7 @@ class TextCollation:
         """Return the batch with arrays."""
         found = dict(batch)
         for name in self.features:
-            rows = [np.asarray(row) for row in _of(batch, name)]
+            rows = [np.asarray(row) for row in _get_feature(batch, name)]
             for row in rows:
                 if row.ndim != 1 or (row.size and row.dtype.kind not in "iu"):
                     raise ConfigError(
@@ -59,7 +59,7 @@ class TextCollation:
                         f"(tokens,)"
                     )
             rows = [row[: self.length] for row in rows]
-            longest = _up(max((len(row) for row in rows), default=0), self.multiple)
+            longest = _round_up(max((len(row) for row in rows), default=0), self.multiple)
             tokens = np.full((len(rows), longest), self.pad, np.int64)
             mask = np.zeros((len(rows), longest), bool)
             for place, row in enumerate(rows):
@@ -102,7 +102,7 @@ class AudioCollation:
         """Return the batch with arrays."""
         found = dict(batch)
         for name in self.features:
-            sounds = [np.asarray(sound) for sound in _of(batch, name)]
+            sounds = [np.asarray(sound) for sound in _get_feature(batch, name)]
             if len({sound.shape[:-1] for sound in sounds}) > 1 or not all(
                 sound.ndim for sound in sounds
             ):
@@ -112,7 +112,9 @@ class AudioCollation:
                     f"differ"
                 )
             sounds = [sound[..., : self.length] for sound in sounds]
-            longest = _up(max((sound.shape[-1] for sound in sounds), default=0), self.multiple)
+            longest = _round_up(
+                max((sound.shape[-1] for sound in sounds), default=0), self.multiple
+            )
             whole = np.full(
                 (len(sounds), *sounds[0].shape[:-1], longest), self.pad, np.result_type(*sounds)
             )
@@ -123,14 +125,14 @@ class AudioCollation:
         return found
 
 
-def _of(batch: Batch, name: str) -> Sequence[Any]:
+def _get_feature(batch: Batch, name: str) -> Sequence[Any]:
     if name not in batch:
         raise ConfigError(f"a batch has no {name!r}; it has {', '.join(batch)}")
     found: Sequence[Any] = batch[name]
     return found
 
 
-def _up(length: int, multiple: int) -> int:
+def _round_up(length: int, multiple: int) -> int:
     return -(-length // multiple) * multiple
 
 

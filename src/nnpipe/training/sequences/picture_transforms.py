@@ -13,7 +13,7 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.image_conversion import resized
+from nnpipe.core.image_conversion import resize_images
 
 Sample = dict[str, Any]
 """Features by name, and ``"sample_id"``."""
@@ -48,7 +48,7 @@ class JointTransform(abc.ABC):
 
     def __call__(self, sample: Sample, random: np.random.Generator) -> Sample:
         """Return the changed sample."""
-        shapes = {feature_of(sample, name).shape[-2:] for name in self._pictures}
+        shapes = {get_feature(sample, name).shape[-2:] for name in self._pictures}
         if len(shapes) != 1 or len(next(iter(shapes))) != 2:
             raise ConfigError(
                 f"{', '.join(self._pictures)} must have one height and width; found "
@@ -57,7 +57,7 @@ class JointTransform(abc.ABC):
         height, width = next(iter(shapes))
         drawn = self._draw(random, height, width)
         for name in self._pictures:
-            sample[name] = self._changed(name, np.asarray(sample[name]), drawn)
+            sample[name] = self._transform_feature(name, np.asarray(sample[name]), drawn)
         if self.boxes or self.keypoints:
             size = np.asarray(sample[self._pictures[0]]).shape[-2:]
             self._move(sample, drawn, (height, width), size)
@@ -67,16 +67,16 @@ class JointTransform(abc.ABC):
     def _pictures(self) -> tuple[str, ...]:
         return self.features
 
-    def _changed(self, name: str, array: np.ndarray, drawn: Any) -> np.ndarray:
-        return self._change(array, drawn)
+    def _transform_feature(self, name: str, array: np.ndarray, drawn: Any) -> np.ndarray:
+        return self._transform_array(array, drawn)
 
     @abc.abstractmethod
     def _draw(self, random: np.random.Generator, height: int, width: int) -> Any: ...
 
     @abc.abstractmethod
-    def _change(self, array: np.ndarray, drawn: Any) -> np.ndarray: ...
+    def _transform_array(self, array: np.ndarray, drawn: Any) -> np.ndarray: ...
 
-    def _matrix(self, drawn: Any, height: int, width: int) -> np.ndarray:
+    def _compute_matrix(self, drawn: Any, height: int, width: int) -> np.ndarray:
         """Return where points go, ``(2, 3)``, which is applied to x, y and 1; by default they
         stay.
         """
@@ -85,11 +85,11 @@ class JointTransform(abc.ABC):
     def _move(
         self, sample: Sample, drawn: Any, before: tuple[int, int], after: tuple[int, ...]
     ) -> None:
-        matrix = self._matrix(drawn, *before)
+        matrix = self._compute_matrix(drawn, *before)
         height, width = after
         kept: np.ndarray | None = None
         for name in self.boxes:
-            given = _rows(sample, name, (4,))
+            given = _get_rows(sample, name, (4,))
             corners = given.astype(np.float64)[:, [[0, 1], [2, 1], [0, 3], [2, 3]]]
             moved = corners @ matrix[:, :2].T + matrix[:, 2]
             low, high = moved.min(1, initial=np.inf), moved.max(1, initial=-np.inf)
@@ -102,12 +102,12 @@ class JointTransform(abc.ABC):
             sample[name] = found.astype(given.dtype if given.dtype.kind == "f" else np.float32)
         if kept is not None and not kept.all():
             for name in (*self.boxes, *self.of_boxes):
-                rows = np.asarray(feature_of(sample, name))
+                rows = np.asarray(get_feature(sample, name))
                 if len(rows) != len(kept):
                     raise ConfigError(f"{name!r} has {len(rows)} rows for {len(kept)} boxes")
                 sample[name] = rows[kept]
         for name in self.keypoints:
-            given = _rows(sample, name, (2, 3))
+            given = _get_rows(sample, name, (2, 3))
             points = given.astype(np.float64)
             points[:, :2] = points[:, :2] @ matrix[:, :2].T + matrix[:, 2]
             if points.shape[1] == 3:
@@ -116,7 +116,7 @@ class JointTransform(abc.ABC):
             sample[name] = points.astype(given.dtype if given.dtype.kind == "f" else np.float32)
 
 
-def feature_of(sample: Sample, name: str) -> np.ndarray:
+def get_feature(sample: Sample, name: str) -> np.ndarray:
     """Return a feature of a sample as an array; raise :class:`ConfigError` if there is none of
     this name.
     """
@@ -125,8 +125,8 @@ def feature_of(sample: Sample, name: str) -> np.ndarray:
     return np.asarray(sample[name])
 
 
-def _rows(sample: Sample, name: str, columns: tuple[int, ...]) -> np.ndarray:
-    given = feature_of(sample, name)
+def _get_rows(sample: Sample, name: str, columns: tuple[int, ...]) -> np.ndarray:
+    given = get_feature(sample, name)
     given = given.reshape(0, columns[0]) if given.size == 0 else given
     if given.ndim != 2 or given.shape[1] not in columns:
         raise ConfigError(
@@ -182,24 +182,24 @@ class ColourJitter:
         )
         angle = 2 * np.pi * random.uniform(-self.hue, self.hue)
         for name in self.features:
-            array = feature_of(sample, name)
+            array = get_feature(sample, name)
             if array.ndim != 3 or array.shape[0] not in (1, 3):
                 raise ConfigError(
                     f"{name!r} is {array.shape}; colours need (1 or 3, height, width)"
                 )
-            sample[name] = _changed(array, brightness, contrast, saturation, angle)
+            sample[name] = _jitter_colours(array, brightness, contrast, saturation, angle)
         return sample
 
 
-def _changed(
+def _jitter_colours(
     array: np.ndarray, brightness: float, contrast: float, saturation: float, angle: float
 ) -> np.ndarray:
     top = float(np.iinfo(array.dtype).max) if array.dtype.kind in "iu" else 1.0
     values = np.clip(array.astype(np.float32) * np.float32(brightness), 0, top)
-    mean = np.float32(_grey(values).mean())
+    mean = np.float32(_to_grey(values).mean())
     values = np.clip(mean + (values - mean) * np.float32(contrast), 0, top)
     if len(values) == 3:
-        grey = _grey(values)
+        grey = _to_grey(values)
         values = np.clip(grey + (values - grey) * np.float32(saturation), 0, top)
         if angle:
             turn = np.eye(3)
@@ -210,7 +210,7 @@ def _changed(
     return found.astype(array.dtype)
 
 
-def _grey(values: np.ndarray) -> Any:
+def _to_grey(values: np.ndarray) -> Any:
     return values if len(values) == 1 else np.tensordot(_LUMA, values, 1)
 
 
@@ -229,10 +229,14 @@ class _Interpolating(JointTransform):
     def _pictures(self) -> tuple[str, ...]:
         return (*self.features, *self.masks)
 
-    def _changed(self, name: str, array: np.ndarray, drawn: Any) -> np.ndarray:
-        return self._nearest(array, drawn) if name in self.masks else self._change(array, drawn)
+    def _transform_feature(self, name: str, array: np.ndarray, drawn: Any) -> np.ndarray:
+        return (
+            self._transform_mask(array, drawn)
+            if name in self.masks
+            else self._transform_array(array, drawn)
+        )
 
-    def _nearest(self, array: np.ndarray, drawn: Any) -> np.ndarray:
+    def _transform_mask(self, array: np.ndarray, drawn: Any) -> np.ndarray:
         raise NotImplementedError
 
 
@@ -262,20 +266,22 @@ class Resize(_Interpolating):
     ) -> tuple[int, int, int, int]:
         return 0, 0, height, width
 
-    def _change(self, array: np.ndarray, drawn: tuple[int, int, int, int]) -> np.ndarray:
-        part = _cut(array, drawn)
-        found = resized(part.reshape(-1, *part.shape[-2:], 1), *self.size)
-        return _like(found.reshape(*part.shape[:-2], *self.size), array.dtype)
+    def _transform_array(self, array: np.ndarray, drawn: tuple[int, int, int, int]) -> np.ndarray:
+        part = _crop(array, drawn)
+        found = resize_images(part.reshape(-1, *part.shape[-2:], 1), *self.size)
+        return _convert_dtype(found.reshape(*part.shape[:-2], *self.size), array.dtype)
 
-    def _nearest(self, array: np.ndarray, drawn: tuple[int, int, int, int]) -> np.ndarray:
-        part = _cut(array, drawn)
+    def _transform_mask(self, array: np.ndarray, drawn: tuple[int, int, int, int]) -> np.ndarray:
+        part = _crop(array, drawn)
         rows, columns = (
             ((np.arange(new) + 0.5) * old / new).astype(np.int64)
             for new, old in zip(self.size, part.shape[-2:], strict=True)
         )
         return np.ascontiguousarray(part[..., rows[:, None], columns])
 
-    def _matrix(self, drawn: tuple[int, int, int, int], height: int, width: int) -> np.ndarray:
+    def _compute_matrix(
+        self, drawn: tuple[int, int, int, int], height: int, width: int
+    ) -> np.ndarray:
         top, left, rows, columns = drawn
         down, across = self.size[0] / rows, self.size[1] / columns
         return np.array([[across, 0, -left * across], [0, down, -top * down]])
@@ -374,17 +380,19 @@ class RandomAffine(_Interpolating):
         offset = centre + np.array([across * width, down * height]) - linear @ centre
         return np.concatenate([linear, offset[:, None]], 1)
 
-    def _matrix(self, drawn: np.ndarray, height: int, width: int) -> np.ndarray:
+    def _compute_matrix(self, drawn: np.ndarray, height: int, width: int) -> np.ndarray:
         return drawn
 
-    def _change(self, array: np.ndarray, drawn: np.ndarray) -> np.ndarray:
-        return moved(array, drawn, self.fill)
+    def _transform_array(self, array: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+        return warp_affine(array, drawn, self.fill)
 
-    def _nearest(self, array: np.ndarray, drawn: np.ndarray) -> np.ndarray:
-        return moved(array, drawn, self.mask_fill, nearest=True)
+    def _transform_mask(self, array: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+        return warp_affine(array, drawn, self.mask_fill, nearest=True)
 
 
-def moved(array: np.ndarray, matrix: np.ndarray, fill: float, nearest: bool = False) -> np.ndarray:
+def warp_affine(
+    array: np.ndarray, matrix: np.ndarray, fill: float, nearest: bool = False
+) -> np.ndarray:
     """Return pictures ``(..., height, width)`` whose points went where ``matrix`` ``(2, 3)``
     says, in the same size.
     """
@@ -405,17 +413,17 @@ def moved(array: np.ndarray, matrix: np.ndarray, fill: float, nearest: bool = Fa
     real = whole.astype(np.float32, copy=False)
     upper = real[..., top, left] * (1 - right) + real[..., top, left + 1] * right
     lower = real[..., top + 1, left] * (1 - right) + real[..., top + 1, left + 1] * right
-    return _like(upper * (1 - low) + lower * low, array.dtype)
+    return _convert_dtype(upper * (1 - low) + lower * low, array.dtype)
 
 
-def _like(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+def _convert_dtype(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         values = np.clip(np.rint(values), limits.min, limits.max)
     return values.astype(dtype)
 
 
-def _cut(array: np.ndarray, drawn: tuple[int, int, int, int]) -> np.ndarray:
+def _crop(array: np.ndarray, drawn: tuple[int, int, int, int]) -> np.ndarray:
     top, left, rows, columns = drawn
     return array[..., top : top + rows, left : left + columns]
 

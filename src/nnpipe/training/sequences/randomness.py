@@ -19,7 +19,7 @@ _ORDER = 2**63
 """Separates the streams for the order of an epoch from those of maps, which count from 0."""
 
 
-def order_generator(seed: int, epoch: int) -> np.random.Generator:
+def create_order_generator(seed: int, epoch: int) -> np.random.Generator:
     """Return the generator for the order of an epoch."""
     key = np.array([seed % _WORD, _ORDER], np.uint64)
     return np.random.Generator(
@@ -63,7 +63,7 @@ class Seeded:
         self._before: tuple[Any, ...] = ()
 
     def __enter__(self) -> None:
-        self._before = _states()
+        self._before = _get_states()
         torch = sys.modules.get("torch")
         if torch is not None:
             torch.default_generator.manual_seed(self._seed)
@@ -93,11 +93,11 @@ class OwnGenerators(Seeded):
             _restore(self._own)
 
     def __exit__(self, *error: object) -> None:
-        self._own = _states()
+        self._own = _get_states()
         _restore(self._before)
 
 
-def _states() -> tuple[Any, ...]:
+def _get_states() -> tuple[Any, ...]:
     torch = sys.modules.get("torch")
     return (
         np.random.get_state(),

@@ -9,21 +9,26 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.training.sequences._batching import checked, cut, joined, merged
-from nnpipe.training.sequences._content_digest import named
-from nnpipe.training.sequences.sequence import Batch, Sequence, Stream, positive
+from nnpipe.training.sequences._batching import (
+    join_values,
+    merge_batches,
+    slice_batch,
+    validate_batch,
+)
+from nnpipe.training.sequences._content_digest import describe_callable
+from nnpipe.training.sequences.sequence import Batch, Sequence, Stream, require_positive
 
 
 class _Regrouped(Sequence):
     def __init__(self, source: Sequence, number: int) -> None:
         super().__init__(source)
-        self._number = positive("the number", number)
+        self._number = require_positive("the number", number)
 
     def settings(self) -> dict[str, Any]:
         """Return the number that it was made with."""
         return {"number": self._number}
 
-    def _taken(self) -> Sequence:
+    def _get_source(self) -> Sequence:
         assert self.source is not None
         return self.source
 
@@ -33,21 +38,21 @@ class Grouped(_Regrouped):
 
     def sizes(self) -> list[int]:
         """Return the number of samples of each batch."""
-        sizes, number = self._taken().sizes(), self._number
+        sizes, number = self._get_source().sizes(), self._number
         return [sum(sizes[start : start + number]) for start in range(0, len(sizes), number)]
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
         """Yield the batches; the position is the source's."""
         parts, after = [], position
-        source = self._taken().stream(epoch, position)
+        source = self._get_source().stream(epoch, position)
         try:
             for batch, after in source:
                 parts.append(batch)
                 if len(parts) == self._number:
-                    yield merged(parts), after
+                    yield merge_batches(parts), after
                     parts = []
             if parts:
-                yield merged(parts), after
+                yield merge_batches(parts), after
         finally:
             source.close()
 
@@ -76,7 +81,7 @@ class Rebatched(_Regrouped):
 
     def sizes(self) -> list[int]:
         """Return the number of samples of each batch."""
-        full, rest = divmod(sum(self._taken().sizes()), self._number)
+        full, rest = divmod(sum(self._get_source().sizes()), self._number)
         return [self._number] * full + [rest] * (rest > 0 and not self._drop_last)
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
@@ -86,7 +91,7 @@ class Rebatched(_Regrouped):
         before, skip = position if position is not None else (None, 0)
         parts: list[dict[str, Any]] = []
         held, number = 0, self._number
-        source = self._taken().stream(epoch, before)
+        source = self._get_source().stream(epoch, before)
         try:
             for batch, after in source:
                 size = len(batch["sample_id"])
@@ -95,15 +100,15 @@ class Rebatched(_Regrouped):
                 while held + size - start >= number:
                     stop = start + number - held
                     if stop > start:
-                        parts.append(cut(batch, start, stop))
-                    made, parts, held, start = merged(parts), [], 0, stop
+                        parts.append(slice_batch(batch, start, stop))
+                    made, parts, held, start = merge_batches(parts), [], 0, stop
                     yield made, ([after, 0] if start == size else [before, start])
                 if start < size:
-                    parts.append(cut(batch, start, size))
+                    parts.append(slice_batch(batch, start, size))
                     held += size - start
                 before = after
             if parts and not self._drop_last:
-                yield merged(parts), [after, 0]
+                yield merge_batches(parts), [after, 0]
         finally:
             source.close()
 
@@ -116,7 +121,7 @@ class SubBatched(_Regrouped):
         number = self._number
         return [
             min(number, size - start)
-            for size in self._taken().sizes()
+            for size in self._get_source().sizes()
             for start in range(0, size, number)
         ]
 
@@ -125,13 +130,16 @@ class SubBatched(_Regrouped):
         samples delivered.
         """
         before, given = position if position is not None else (None, 0)
-        source = self._taken().stream(epoch, before)
+        source = self._get_source().stream(epoch, before)
         try:
             for batch, after in source:
                 size = len(batch["sample_id"])
                 for start in range(given, size, self._number):
                     stop = min(start + self._number, size)
-                    yield cut(batch, start, stop), ([after, 0] if stop == size else [before, stop])
+                    yield (
+                        slice_batch(batch, start, stop),
+                        ([after, 0] if stop == size else [before, stop]),
+                    )
                 before, given = after, 0
         finally:
             source.close()
@@ -143,7 +151,7 @@ class MaxSamples(_Regrouped):
     def sizes(self) -> list[int]:
         """Return the number of samples of each batch."""
         found, left = [], self._number
-        for size in self._taken().sizes():
+        for size in self._get_source().sizes():
             if left <= 0:
                 break
             found.append(min(size, left))
@@ -155,10 +163,10 @@ class MaxSamples(_Regrouped):
         before, given = position if position is not None else (None, 0)
         if given >= self._number:
             return
-        source = self._taken().stream(epoch, before)
+        source = self._get_source().stream(epoch, before)
         try:
             for batch, after in source:
-                batch = cut(batch, 0, self._number - given)
+                batch = slice_batch(batch, 0, self._number - given)
                 given += len(batch["sample_id"])
                 yield batch, [after, given]
                 if given >= self._number:
@@ -203,7 +211,7 @@ class CollateSequence(Sequence):
     def settings(self) -> dict[str, Any]:
         """Return the settings by which lists become arrays."""
         return {
-            "collate": None if self._function is None else named(self._function),
+            "collate": None if self._function is None else describe_callable(self._function),
             "pad": self._pad,
         }
 
@@ -219,20 +227,23 @@ class CollateSequence(Sequence):
         try:
             for batch, after in source:
                 if self._function is not None:
-                    batch = checked(
+                    batch = validate_batch(
                         self._function(batch),
                         batch["sample_id"],
                         "what the function of collate gave",
                     )
-                yield {name: self._collated(name, value) for name, value in batch.items()}, after
+                yield (
+                    {name: self._collate_value(name, value) for name, value in batch.items()},
+                    after,
+                )
         finally:
             source.close()
 
-    def _collated(self, name: str, value: Any) -> Any:
+    def _collate_value(self, name: str, value: Any) -> Any:
         if isinstance(value, list) and value:
-            value = joined(value)
+            value = join_values(value)
             if isinstance(value, list) and hasattr(value[0], "__array__"):
-                value = self._padded(name, [np.asarray(item) for item in value])
+                value = self._pad_arrays(name, [np.asarray(item) for item in value])
         if (
             self._tensors
             and name != "sample_id"
@@ -244,7 +255,7 @@ class CollateSequence(Sequence):
             return torch.from_numpy(value)
         return value
 
-    def _padded(self, name: str, arrays: list[np.ndarray]) -> np.ndarray:
+    def _pad_arrays(self, name: str, arrays: list[np.ndarray]) -> np.ndarray:
         shapes = sorted({array.shape for array in arrays})
         if self._pad is None and len(shapes) > 1:
             raise ConfigError(

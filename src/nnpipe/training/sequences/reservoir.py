@@ -12,8 +12,8 @@ import numpy as np
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError, TrainingError
 from nnpipe.training.sequences.diagnosis import StageFigures
-from nnpipe.training.sequences.randomness import order_generator
-from nnpipe.training.sequences.sequence import Sequence, Stream, positive
+from nnpipe.training.sequences.randomness import create_order_generator
+from nnpipe.training.sequences.sequence import Sequence, Stream, require_positive
 
 _ENDS_WITHIN = 5.0
 """Seconds to wait for the thread to end; it may be in a function that never returns."""
@@ -60,9 +60,9 @@ class ReservoirSequence(Sequence):
     ) -> None:
         check_call(ReservoirSequence, locals())
         super().__init__(source)
-        self._size, self._batch = positive("size", size), positive("batch", batch)
-        self._epoch_batches = None if batches is None else positive("batches", batches)
-        self._fill = max(batch, positive("fill", fill if fill is not None else batch))
+        self._size, self._batch = require_positive("size", size), require_positive("batch", batch)
+        self._epoch_batches = None if batches is None else require_positive("batches", batches)
+        self._fill = max(batch, require_positive("fill", fill if fill is not None else batch))
         if self._fill > size:
             raise ConfigError(
                 f"a reservoir of {size} samples cannot hold {self._fill}; make it larger"
@@ -94,11 +94,11 @@ class ReservoirSequence(Sequence):
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
         """Yield the batches; the position is the number of batches before it."""
-        random = order_generator(self._seed, epoch)
+        random = create_order_generator(self._seed, epoch)
         for number in range(position or 0, len(self)):
-            yield self._running(epoch).draw(self._batch, random), number + 1
+            yield self._ensure_stock(epoch).draw(self._batch, random), number + 1
 
-    def _running(self, epoch: int) -> _Stock:
+    def _ensure_stock(self, epoch: int) -> _Stock:
         if self._stock is None:
             assert self.source is not None
             self._stock = stock = _Stock(self._size, self._fill)
@@ -161,12 +161,12 @@ class _Stock:
                     return
                 number = min(size - start, len(self._empty) + len(self._seen))
                 rows = [(self._empty or self._seen).popleft() for _ in range(number)]
-                self._store(batch, start, rows)
+                self._store_batch(batch, start, rows)
                 self._unseen.extend(rows)
                 self._changed.notify_all()
             start += number
 
-    def _store(self, batch: dict[str, Any], start: int, rows: list[int]) -> None:
+    def _store_batch(self, batch: dict[str, Any], start: int, rows: list[int]) -> None:
         if not self._columns:
             for name, value in batch.items():
                 like = isinstance(value, np.ndarray)
@@ -193,7 +193,7 @@ class _Stock:
         """Return a batch; wait only until the reservoir holds enough samples."""
         with self._changed:
             self._changed.wait_for(
-                lambda: self.closed or self._error is not None or self._enough(number)
+                lambda: self.closed or self._error is not None or self._has_enough(number)
             )
             if self._error is not None:
                 raise self._error
@@ -219,7 +219,7 @@ class _Stock:
             self._changed.notify_all()
             return batch
 
-    def _enough(self, number: int) -> bool:
+    def _has_enough(self, number: int) -> bool:
         return len(self._unseen) + len(self._seen) >= (
             number if self._begun else max(number, self._fill)
         )

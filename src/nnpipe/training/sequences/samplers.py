@@ -178,7 +178,7 @@ class ClassBalancedSampler(Sampler):
         return random.permutation(np.concatenate(drawn)).astype(np.int64, copy=False)
 
 
-def repeats_of(order: np.ndarray) -> np.ndarray:
+def count_repeats(order: np.ndarray) -> np.ndarray:
     """Return for each entry how often the same index occurs before it, int64 of the same shape."""
     by_index = np.argsort(order, kind="stable")
     ordered = order[by_index]
@@ -231,7 +231,7 @@ class WeightedSampler(Sampler):
         ConfigError
             If a weight is negative or no number, all are 0, or too few are above 0.
         """
-        weights = _numbers(self, features, self.by)
+        weights = _get_numbers(self, features, self.by)
         if not np.isfinite(weights).all() or weights.min(initial=0) < 0 or not weights.sum() > 0:
             raise ConfigError(
                 f"WeightedSampler: weights in {self.by!r} must be 0 or more, and not all 0"
@@ -287,7 +287,7 @@ class LengthSampler(Sampler):
         self, features: Mapping[str, Any], samples: int, random: np.random.Generator
     ) -> np.ndarray:
         """Return the indices, int64 ``(samples,)``; a smaller batch comes last."""
-        lengths = _numbers(self, features, self.by)
+        lengths = _get_numbers(self, features, self.by)
         shuffled = random.permutation(samples)
         size = self.batch * self.window
         parts = [shuffled[start : start + size] for start in range(0, samples, size)]
@@ -300,7 +300,7 @@ class LengthSampler(Sampler):
         return np.concatenate([full, ordered[whole * self.batch :]]).astype(np.int64)
 
 
-def _numbers(sampler: Sampler, features: Mapping[str, Any], by: str) -> np.ndarray:
+def _get_numbers(sampler: Sampler, features: Mapping[str, Any], by: str) -> np.ndarray:
     name = type(sampler).__name__
     if by not in features:
         raise ConfigError(f"{name}: no feature {by!r}; there are {', '.join(features)}")

@@ -306,7 +306,7 @@ class Sequence(Module, abc.ABC):
         return ReservoirSequence(self, size, batch, batches=batches, fill=fill, seed=seed)
 
 
-def positive(name: str, value: int) -> int:
+def require_positive(name: str, value: int) -> int:
     """Return a whole number of at least 1, or raise :class:`ConfigError`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ConfigError(f"{name} must be a whole number of at least 1, not {value!r}")

@@ -9,13 +9,13 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.training.sequences._batching import checked
-from nnpipe.training.sequences._content_digest import digest_of
-from nnpipe.training.sequences._unindexed import state_of, unindexed_stream
+from nnpipe.training.sequences._batching import validate_batch
+from nnpipe.training.sequences._content_digest import compute_digest
+from nnpipe.training.sequences._unindexed import get_stateful, iter_unindexed_batches
 from nnpipe.training.sequences.randomness import (
     OwnGenerators,
     Seeded,
-    order_generator,
+    create_order_generator,
     sample_generator,
 )
 from nnpipe.training.sequences.sequence import Batch, Sequence, Stream
@@ -72,7 +72,11 @@ class TorchSequence(Sequence):
     @property
     def _stateful(self) -> Any:
         # With workers, copies of the data set have its state.
-        return None if self._indexed or self._loader.num_workers else state_of(self._loader.dataset)
+        return (
+            None
+            if self._indexed or self._loader.num_workers
+            else get_stateful(self._loader.dataset)
+        )
 
     def sizes(self) -> list[int]:
         """Return the number of samples of each batch, according to the batch sampler."""
@@ -104,7 +108,7 @@ class TorchSequence(Sequence):
             "batch": getattr(sampler, "batch_size", None),
             "drop_last": getattr(sampler, "drop_last", None),
             "sampler": type(getattr(sampler, "sampler", sampler)).__qualname__,
-            "content": digest_of({"items": [_arrays(item) for item in items]}),
+            "content": compute_digest({"items": [_to_arrays(item) for item in items]}),
         }
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
@@ -113,23 +117,25 @@ class TorchSequence(Sequence):
         """
         if not self._indexed:
             what = f"the data set {type(self._loader.dataset).__name__}"
-            for batch, after in unindexed_stream(
-                lambda: self._unindexed(epoch), position, what, self._stateful
+            for batch, after in iter_unindexed_batches(
+                lambda: self._iter_unindexed(epoch), position, what, self._stateful
             ):
                 size = len(next(iter(batch.values())))
                 yield (
-                    checked(batch, np.arange(after[1] - size, after[1]), "a batch of the loader"),
+                    validate_batch(
+                        batch, np.arange(after[1] - size, after[1]), "a batch of the loader"
+                    ),
                     after,
                 )
             return
         start = position or 0
-        for number, (ids, found) in enumerate(self._batches(epoch, start), start + 1):
-            batch = _named(found, self._names)
+        for number, (ids, found) in enumerate(self._iter_batches(epoch, start), start + 1):
+            batch = _to_batch(found, self._names)
             known = np.asarray(ids, np.int64)
-            yield checked(batch, known, "a batch of the loader"), number
+            yield validate_batch(batch, known, "a batch of the loader"), number
 
-    def _unindexed(self, epoch: int) -> Iterator[Batch]:
-        own = OwnGenerators(int(order_generator(self._seed, epoch).integers(2**63)))
+    def _iter_unindexed(self, epoch: int) -> Iterator[Batch]:
+        own = OwnGenerators(int(create_order_generator(self._seed, epoch).integers(2**63)))
         set_epoch = getattr(self._loader.dataset, "set_epoch", None)
         if callable(set_epoch):  # such as that of data sets of Hugging Face
             set_epoch(epoch)
@@ -140,9 +146,9 @@ class TorchSequence(Sequence):
                 batch = next(found, None)
             if batch is None:
                 return
-            yield _named(batch, self._names)
+            yield _to_batch(batch, self._names)
 
-    def _batches(self, epoch: int, start: int) -> Iterator[tuple[Any, Any]]:
+    def _iter_batches(self, epoch: int, start: int) -> Iterator[tuple[Any, Any]]:
         import torch
         from torch.utils.data import DataLoader
 
@@ -156,7 +162,7 @@ class TorchSequence(Sequence):
             }
         yield from DataLoader(
             _Indexed(old.dataset, self._seed, epoch),
-            batch_sampler=self._order(epoch)[start:],
+            batch_sampler=self._compute_order(epoch)[start:],
             collate_fn=_Collated(old.collate_fn),
             num_workers=old.num_workers,
             pin_memory=old.pin_memory,
@@ -166,13 +172,13 @@ class TorchSequence(Sequence):
             **workers,
         )
 
-    def _order(self, epoch: int) -> list[list[int]]:
+    def _compute_order(self, epoch: int) -> list[list[int]]:
         """Return an epoch's order by the loader's own sampler, with its generators seeded, then
         restored.
         """
         import torch
 
-        seed = int(order_generator(self._seed, epoch).integers(2**63))
+        seed = int(create_order_generator(self._seed, epoch).integers(2**63))
         sampler = self._loader.batch_sampler
         own = [
             getattr(part, "generator", None)
@@ -217,7 +223,7 @@ class _Collated:
         return [index for index, _ in items], self._function([item for _, item in items])
 
 
-def loader_from(sequence: Sequence) -> Any:
+def to_data_loader(sequence: Sequence) -> Any:
     """Return a ``torch.utils.data.DataLoader`` of a sequence's batches, with tensors instead of
     arrays.
 
@@ -239,15 +245,15 @@ def loader_from(sequence: Sequence) -> Any:
     return DataLoader(Batches(), batch_size=None, generator=torch.Generator())
 
 
-def _arrays(item: Any) -> Any:
+def _to_arrays(item: Any) -> Any:
     if isinstance(item, Mapping):
-        return {name: _arrays(value) for name, value in item.items()}
+        return {name: _to_arrays(value) for name, value in item.items()}
     if isinstance(item, (tuple, list)):
-        return [_arrays(value) for value in item]
+        return [_to_arrays(value) for value in item]
     return item.detach().cpu().numpy() if hasattr(item, "detach") else item
 
 
-def _named(found: Any, names: tuple[str, ...]) -> Batch:
+def _to_batch(found: Any, names: tuple[str, ...]) -> Batch:
     if isinstance(found, Mapping):
         parts = dict(found)
     else:

@@ -18,7 +18,7 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.training.sequences.picture_transforms import JointTransform, Sample, feature_of
+from nnpipe.training.sequences.picture_transforms import JointTransform, Sample, get_feature
 
 Transform = Callable[[Sample, np.random.Generator], Sample]
 
@@ -92,7 +92,7 @@ class Jointly:
         state = random.bit_generator.state
         for name in self.features:
             random.bit_generator.state = state
-            sample[name] = self.function(feature_of(sample, name), random)
+            sample[name] = self.function(get_feature(sample, name), random)
         return sample
 
 
@@ -120,10 +120,10 @@ class RandomFlip(JointTransform):
     def _draw(self, random: np.random.Generator, height: int, width: int) -> tuple[int, ...]:
         return tuple(axis for axis in self.axes if random.random() < self.probability)
 
-    def _change(self, array: np.ndarray, drawn: tuple[int, ...]) -> np.ndarray:
+    def _transform_array(self, array: np.ndarray, drawn: tuple[int, ...]) -> np.ndarray:
         return np.ascontiguousarray(np.flip(array, drawn)) if drawn else array
 
-    def _matrix(self, drawn: tuple[int, ...], height: int, width: int) -> np.ndarray:
+    def _compute_matrix(self, drawn: tuple[int, ...], height: int, width: int) -> np.ndarray:
         return np.array(
             [
                 [-1.0, 0, width] if -1 in drawn else [1.0, 0, 0],
@@ -141,10 +141,10 @@ class RandomQuarterTurn(JointTransform):
     def _draw(self, random: np.random.Generator, height: int, width: int) -> int:
         return int(random.integers(4))
 
-    def _change(self, array: np.ndarray, drawn: int) -> np.ndarray:
+    def _transform_array(self, array: np.ndarray, drawn: int) -> np.ndarray:
         return np.ascontiguousarray(np.rot90(array, drawn, (-2, -1)))
 
-    def _matrix(self, drawn: int, height: int, width: int) -> np.ndarray:
+    def _compute_matrix(self, drawn: int, height: int, width: int) -> np.ndarray:
         turns = (
             [[1, 0, 0], [0, 1, 0]],
             [[0, 1, 0], [-1, 0, width]],
@@ -189,14 +189,16 @@ class RandomCrop(JointTransform):
             )
         return int(random.integers(free[0] + 1)), int(random.integers(free[1] + 1)), rows, columns
 
-    def _change(self, array: np.ndarray, drawn: tuple[int, int, int, int]) -> np.ndarray:
+    def _transform_array(self, array: np.ndarray, drawn: tuple[int, int, int, int]) -> np.ndarray:
         top, left, rows, columns = drawn
         if self.padding:
             sides = [(0, 0)] * (array.ndim - 2) + [(self.padding, self.padding)] * 2
             array = np.pad(array, sides, constant_values=self.fill)
         return np.ascontiguousarray(array[..., top : top + rows, left : left + columns])
 
-    def _matrix(self, drawn: tuple[int, int, int, int], height: int, width: int) -> np.ndarray:
+    def _compute_matrix(
+        self, drawn: tuple[int, int, int, int], height: int, width: int
+    ) -> np.ndarray:
         return np.array([[1.0, 0, self.padding - drawn[1]], [0, 1.0, self.padding - drawn[0]]])
 
 
@@ -227,7 +229,7 @@ class RandomErase(JointTransform):
             max(0, left), max(0, left + self.size[1])
         )
 
-    def _change(self, array: np.ndarray, drawn: tuple[slice, slice]) -> np.ndarray:
+    def _transform_array(self, array: np.ndarray, drawn: tuple[slice, slice]) -> np.ndarray:
         array = array.copy()
         rows, columns = drawn
         array[..., rows, columns] = self.fill
@@ -255,7 +257,7 @@ class AddNoise:
     def __call__(self, sample: Sample, random: np.random.Generator) -> Sample:
         """Return the sample with noise added."""
         for name in self.features:
-            array = feature_of(sample, name)
+            array = get_feature(sample, name)
             if array.dtype.kind not in "iuf":
                 raise ConfigError(f"noise needs numbers; {name!r} is {array.dtype}")
             noise = random.standard_normal(array.shape, np.float32) * np.float32(self.deviation)
@@ -292,7 +294,7 @@ class AboveThreshold:
 
     def __call__(self, sample: Sample, random: np.random.Generator) -> Sample:
         """Return the sample with its mask."""
-        array = feature_of(sample, self.source)
+        array = get_feature(sample, self.source)
         channel = 0 if array.ndim == 3 and array.shape[0] == 1 else -1
         if array.ndim != 3 or array.shape[channel] != 1:
             raise ConfigError(f"{self.source!r} must have one channel; it is {array.shape}")

@@ -81,7 +81,7 @@ class SSHBoard:
         """The address as it was given."""
         return self.connection.shown
 
-    def facts(self) -> BoardFacts:
+    def fetch_facts(self) -> BoardFacts:
         """Ask the board what it is.
 
         Raises

@@ -15,14 +15,14 @@ from typing import Any
 
 import nnpipe
 from nnpipe.core.argument_checks import check_call
-from nnpipe.core.arguments import arguments_of, show
+from nnpipe.core.arguments import list_arguments, show
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtime_protocol import ServerOptions, read_token
 from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.workflows.boards.board import BoardFacts, SSHBoard
-from nnpipe.workflows.boards.packages import gather, packed, requirements
+from nnpipe.workflows.boards.packages import download_packages, list_requirements, pack_folder
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 
@@ -76,15 +76,15 @@ class TargetSettings:
 
     def arguments(self) -> list[str]:
         """Return the words that follow ``nnpipe inference_server`` on the board."""
-        classes = [type(self.protocol).__name__, type(self.runtime).dotted_path()]
+        classes = [type(self.protocol).__name__, type(self.runtime).get_dotted_path()]
         own = [
-            *options_of(self.protocol, always=("port",)),
+            *format_options(self.protocol, always=("port",)),
             "--token-file",
             "token",
             "--save-model-path",
             "models",
         ]
-        return [*classes, *own, *options_of(self.server), *options_of(self.runtime)]
+        return [*classes, *own, *format_options(self.server), *format_options(self.runtime)]
 
     def to_json(self) -> dict[str, Any]:
         """Return what the board keeps of it."""
@@ -98,12 +98,12 @@ class TargetSettings:
         }
 
 
-def options_of(component: Component, always: Sequence[str] = ()) -> list[str]:
+def format_options(component: Component, always: Sequence[str] = ()) -> list[str]:
     """Return the options that make a component on a command line; those with their default are
     left out.
     """
     found: list[str] = []
-    for argument in arguments_of(type(component)):
+    for argument in list_arguments(type(component)):
         value = getattr(component, argument.name)
         if value == argument.default and argument.name not in always:
             continue
@@ -193,7 +193,7 @@ class TargetState:
 
 
 @dataclass(frozen=True)
-class Installed:
+class Installation:
     """A finished installation.
 
     Attributes
@@ -240,17 +240,17 @@ def plan_install(
         If the board cannot be reached, or cannot be a target.
     """
     check_call(plan_install, locals())
-    needed = requirements(type(settings.runtime)) if packages is None else tuple(packages)
+    needed = list_requirements(type(settings.runtime)) if packages is None else tuple(packages)
     if exists := token_file.exists():
-        _token(token_file)
+        _read_ascii_token(token_file)
     elif not token_file.parent.is_dir():
         raise ConfigError(f"{token_file}: there is no folder {token_file.parent} for the token")
-    return InstallPlan(board, board.facts(), settings, needed, token_file, exists)
+    return InstallPlan(board, board.fetch_facts(), settings, needed, token_file, exists)
 
 
 def install_target(
     plan: InstallPlan, *, pip_options: Sequence[str] = (), seconds: float = STARTING
-) -> Installed:
+) -> Installation:
     """Put a server on a board and start it; one of the same name is replaced.
 
     Parameters
@@ -271,24 +271,26 @@ def install_target(
     """
     check_call(install_target, locals())
     with tempfile.TemporaryDirectory(prefix="nnpipe-target-") as folder:
-        gather(plan.facts.platform, plan.packages, Path(folder, "packages"), index=pip_options)
-        payload = packed(Path(folder, "packages"))
+        download_packages(
+            plan.facts.platform, plan.packages, Path(folder, "packages"), index=pip_options
+        )
+        payload = pack_folder(Path(folder, "packages"))
     if not plan.token_exists:
         _make_token(plan.token_file)
     asked = {
         "settings": plan.settings.to_json() | {"service": plan.facts.service},
-        "token": _token(plan.token_file),
+        "token": _read_ascii_token(plan.token_file),
         "sha256": hashlib.sha256(payload).hexdigest(),
     }
     told = plan.board.ask("install", asked, payload, seconds)
-    return Installed(plan, TargetState.from_json(told["targets"][0]), bool(told["lingers"]))
+    return Installation(plan, TargetState.from_json(told["targets"][0]), bool(told["lingers"]))
 
 
-def target_states(board: SSHBoard, name: str = "") -> list[TargetState]:
+def fetch_target_states(board: SSHBoard, name: str = "") -> list[TargetState]:
     """Return the states of all servers of a board, or of one; raise :class:`JobError` if there
     is none of that name.
     """
-    check_call(target_states, locals())
+    check_call(fetch_target_states, locals())
     return [TargetState.from_json(told) for told in board.ask("status", {"name": name})["targets"]]
 
 
@@ -310,7 +312,7 @@ def uninstall_target(board: SSHBoard, name: str) -> None:
     board.ask("uninstall", {"name": name})
 
 
-def _token(path: Path) -> str:
+def _read_ascii_token(path: Path) -> str:
     try:
         return read_token(path).decode("ascii")
     except UnicodeDecodeError:

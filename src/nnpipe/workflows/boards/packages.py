@@ -67,7 +67,7 @@ class Platform:
         return f"{self.machine}, {library}, Python {self.python[0]}.{self.python[1]}"
 
 
-def requirements(runtime: type[Runtime]) -> tuple[str, ...]:
+def list_requirements(runtime: type[Runtime]) -> tuple[str, ...]:
     """Return what a server of a runtime needs beside nnpipe itself, as pip takes it.
 
     Raises
@@ -94,14 +94,14 @@ def requirements(runtime: type[Runtime]) -> tuple[str, ...]:
         )
     wanted = runtime.target_packages
     chosen = (
-        [line for line in found.get(extra, ()) if not wanted or _name(line) in wanted]
+        [line for line in found.get(extra, ()) if not wanted or _parse_package_name(line) in wanted]
         if extra
         else []
     )
     return tuple(found.get("", ())) + tuple(chosen)
 
 
-def gather(
+def download_packages(
     platform: Platform, needed: Sequence[str], folder: Path, *, index: Sequence[str] = ()
 ) -> None:
     """Put packages for a platform, and nnpipe, into an empty folder, from which Python imports
@@ -134,18 +134,18 @@ def gather(
                 "packages are gathered by pip, which is not installed here: python -m ensurepip"
             )
         done = subprocess.run(
-            [*pip_command(platform, folder), *index, *needed], capture_output=True, text=True
+            [*build_pip_command(platform, folder), *index, *needed], capture_output=True, text=True
         )
         if done.returncode:
-            raise NNPipeError(f"packages for {platform}: {_cause(done.stderr)}")
-        _slim(folder)
+            raise NNPipeError(f"packages for {platform}: {_find_pip_error(done.stderr)}")
+        _remove_unneeded_files(folder)
     source = Path(nnpipe.__file__).parent
     shutil.copytree(
         source, folder / "nnpipe", ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True
     )
 
 
-def pip_command(platform: Platform, folder: Path) -> list[str]:
+def build_pip_command(platform: Platform, folder: Path) -> list[str]:
     """Return the call of pip that gathers packages for a platform, without the packages."""
     return [
         sys.executable,
@@ -167,30 +167,32 @@ def pip_command(platform: Platform, folder: Path) -> list[str]:
     ]
 
 
-def packed(folder: Path) -> bytes:
+def pack_folder(folder: Path) -> bytes:
     """Return the contents of a folder as a compressed archive, the same bytes for the same
     files.
     """
     made = io.BytesIO()
     # The time that gzip writes by itself would make other bytes.
     with gzip.GzipFile(fileobj=made, mode="wb", compresslevel=1, mtime=0) as compressed:
-        _archive(folder, cast("IO[bytes]", compressed))
+        _write_archive(folder, cast("IO[bytes]", compressed))
     return made.getvalue()
 
 
-def _archive(folder: Path, stream: IO[bytes]) -> None:
+def _write_archive(folder: Path, stream: IO[bytes]) -> None:
     with tarfile.open(fileobj=stream, mode="w") as archive:
         for path in sorted(folder.rglob("*")):
-            archive.add(path, path.relative_to(folder).as_posix(), recursive=False, filter=_unowned)
+            archive.add(
+                path, path.relative_to(folder).as_posix(), recursive=False, filter=_clear_owner
+            )
 
 
-def _unowned(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+def _clear_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     entry.uid = entry.gid = entry.mtime = 0
     entry.uname = entry.gname = ""
     return entry
 
 
-def _slim(folder: Path) -> None:
+def _remove_unneeded_files(folder: Path) -> None:
     for pattern in _LEFT_OUT:
         for path in sorted(folder.rglob(pattern)):
             if path.is_dir():
@@ -199,12 +201,12 @@ def _slim(folder: Path) -> None:
                 path.unlink(missing_ok=True)
 
 
-def _name(requirement: str) -> str:
+def _parse_package_name(requirement: str) -> str:
     match = _NAME.match(requirement)
     return match[0].lower().replace("_", "-") if match else ""
 
 
-def _cause(said: str) -> str:
+def _find_pip_error(said: str) -> str:
     """Return pip's last error."""
     errors = [
         line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR: ")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nnpipe.core.errors import NNPipeError, TargetError
-from nnpipe.core.registry import component_from
+from nnpipe.core.registry import create_component
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtime_protocol import Listener, RemoteOptions, RuntimeProtocol, ServerOptions
 from nnpipe.workflows.isolation.signals import stop_signals
@@ -57,7 +57,7 @@ class Deployment:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Return the deployment that :meth:`to_json` described."""
-        protocol = component_from(data["protocol"], RuntimeProtocol)
+        protocol = create_component(data["protocol"], RuntimeProtocol)
         return cls(protocol, RemoteOptions.from_json(data["remote"]), data["serve"])
 
 
@@ -82,17 +82,17 @@ def check_reached(deployment: Deployment) -> None:
     from nnpipe.protocols.conversation.frame import ErrorCode
     from nnpipe.protocols.conversation.host import HostConversation
 
-    conversation = HostConversation(token=deployment.remote.token())
+    conversation = HostConversation(token=deployment.remote.read_token())
     with contextlib.closing(Connection(deployment.protocol.connect(), conversation)) as connection:
         try:
-            connection.greet()
+            connection.perform_handshake()
         except TargetError as error:
             if error.code != ErrorCode.BUSY:
                 raise
 
 
 @contextlib.contextmanager
-def deployed(deployment: Deployment, runtime: Runtime) -> Iterator[RuntimeProtocol]:
+def start_deployment(deployment: Deployment, runtime: Runtime) -> Iterator[RuntimeProtocol]:
     """Start a server if requested, and yield the protocol that connects to it.
 
     Raises
@@ -136,14 +136,14 @@ def deployed(deployment: Deployment, runtime: Runtime) -> Iterator[RuntimeProtoc
                 server.kill()
 
 
-def _serve(request: dict[str, Any]) -> None:
+def _run_server(request: dict[str, Any]) -> None:
     from nnpipe.protocols.server.serve import serve
 
     def tell(**what: Any) -> None:
         sys.stdout.write(json.dumps(what) + "\n")
         sys.stdout.flush()
 
-    def ready(listener: Listener) -> None:
+    def report_ready(listener: Listener) -> None:
         # Only now is a port known that the system chose.
         address = getattr(listener, "address", None)
         tell(
@@ -153,16 +153,16 @@ def _serve(request: dict[str, Any]) -> None:
         )
 
     try:
-        protocol = component_from(request["protocol"], RuntimeProtocol)
-        runtime = component_from(request["runtime"], Runtime)
+        protocol = create_component(request["protocol"], RuntimeProtocol)
+        runtime = create_component(request["runtime"], Runtime)
         runtime.check_installed()
         with stop_signals() as signals:
             serve(
                 protocol,
                 runtime,
                 ServerOptions(),
-                ready=ready,
-                stopping=signals.came,
+                ready=report_ready,
+                stopping=signals.has_signal,
                 wake=signals.wake,
             )
     except NNPipeError as error:
@@ -170,4 +170,4 @@ def _serve(request: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    _serve(json.loads(sys.stdin.readline()))
+    _run_server(json.loads(sys.stdin.readline()))

@@ -18,31 +18,35 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nnpipe.core.arguments import arguments_of
+from nnpipe.core.arguments import list_arguments
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import CompileError, NNPipeError, RemoteProtocolError, TransportError
-from nnpipe.core.leases import temporary_folder
+from nnpipe.core.leases import create_temporary_folder
 from nnpipe.core.model import ModelWrapper
 from nnpipe.measuring.benchmark import benchmark
 from nnpipe.measuring.load_options import LoadOptions
 from nnpipe.measuring.measure_options import MeasureOptions
-from nnpipe.measuring.quality_doubts import quality_doubts
+from nnpipe.measuring.quality_warnings import check_quality
 from nnpipe.measuring.run import Run
-from nnpipe.workflows.candidates.model_files import built_bytes, model_size, remove_model
+from nnpipe.workflows.candidates.model_files import (
+    compute_model_size,
+    get_built_bytes,
+    remove_model,
+)
 from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.explanation.profile_apart import profile_apart
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 from nnpipe.workflows.isolation.worker_template import POSSIBLE, WorkerTemplate
-from nnpipe.workflows.progress import bar
-from nnpipe.workflows.verification.claims import declared_claims
+from nnpipe.workflows.progress import show_progress
+from nnpipe.workflows.verification.claims import get_declared_claims
 from nnpipe.workflows.verification.compare_outputs import (
     Reference,
     VerifyOptions,
-    not_verified,
-    verified,
+    build_unverified_verdict,
+    verify_outputs,
 )
 
 C = TypeVar("C", bound=Component)
@@ -64,11 +68,11 @@ _NEEDED = (
 )
 
 
-def title_of(wrapper: ModelWrapper, model_path: Path) -> str:
+def get_default_title(wrapper: ModelWrapper, model_path: Path) -> str:
     """Return the default title of a candidate: its class, or the file's name if the class opens
     any file.
     """
-    takes_any = any(declared.name == "model_path" for declared in arguments_of(type(wrapper)))
+    takes_any = any(declared.name == "model_path" for declared in list_arguments(type(wrapper)))
     return model_path.name if takes_any else type(wrapper).__name__
 
 
@@ -110,8 +114,9 @@ def measure_apart(
     load
         The arrival of queries, if not one after another, and whether to audit.
     worker
-        The subprocess of :func:`device_worker` to use, which may have measured others; by default a
-        new one.  With it, a connection that is lost while the outputs are compared is an error.
+        The subprocess of :func:`create_device_worker` to use, which may have measured others; by
+        default a new one.  With it, a connection that is lost while the outputs are compared is an
+        error.
 
     Raises
     ------
@@ -121,7 +126,7 @@ def measure_apart(
         If measuring fails, or its process crashes or exceeds the time limit.
     """
     try:
-        measured = _measured(
+        measured = _measure_candidate(
             candidate, dataset, options, command, output, verification, seconds, load, worker
         )
     except CompileError:
@@ -137,16 +142,16 @@ def measure_apart(
     return measured
 
 
-def device_worker(template: WorkerTemplate | None = None) -> Worker:
+def create_device_worker(template: WorkerTemplate | None = None) -> Worker:
     """Return a subprocess that measures candidates of one device, one after the other.
 
     What it has loaded does not matter, since models run on the device; and starting it may take
-    longer than measuring. With a template of :func:`worker_template`, many of them start at once.
-    """
-    return Worker(f"{__name__}:carry_out", template=template)
+    longer than measuring. With a template of :func:`create_worker_template`, many of them start at
+    once."""
+    return Worker(f"{__name__}:run_measure_request", template=template)
 
 
-def worker_template(modules: Sequence[str] = ()) -> WorkerTemplate | None:
+def create_worker_template(modules: Sequence[str] = ()) -> WorkerTemplate | None:
     """Return what forks the subprocesses of many devices; ``None`` where the system cannot.
 
     ``modules`` are those of the components that they use.
@@ -154,11 +159,13 @@ def worker_template(modules: Sequence[str] = ()) -> WorkerTemplate | None:
     if not POSSIBLE:
         return None
     return WorkerTemplate(
-        f"{__name__}:carry_out", [*_NEEDED, *modules], "nnpipe.measuring.host:framework_versions"
+        f"{__name__}:run_measure_request",
+        [*_NEEDED, *modules],
+        "nnpipe.measuring.host:get_framework_versions",
     )
 
 
-def _measured(
+def _measure_candidate(
     candidate: CandidateSpec,
     dataset: Dataset,
     options: MeasureOptions,
@@ -171,7 +178,7 @@ def _measured(
 ) -> Run:
     of_device = worker is not None
     with contextlib.ExitStack() as stack:
-        spec = stack.enter_context(replace(candidate, dataset=dataset).served())
+        spec = stack.enter_context(replace(candidate, dataset=dataset).start_server())
         request = {
             "do": "measure",
             "candidate": spec.to_json(),
@@ -181,19 +188,19 @@ def _measured(
             "result": str(output),
         }
         if worker is None:
-            worker = stack.enter_context(Worker(f"{__name__}:carry_out", shown=True))
+            worker = stack.enter_context(Worker(f"{__name__}:run_measure_request", shown=True))
         worker.attempt(f"measuring {candidate.title}", request, seconds)
         run = Run.read(output)
         if verification is None or candidate.artifact is None:
             return run
         run = replace(
-            run, verification=_verification(worker, request, verification, seconds, of_device)
+            run, verification=_run_verification(worker, request, verification, seconds, of_device)
         )
     run.write(output)
     return run
 
 
-def _verification(
+def _run_verification(
     worker: Worker,
     request: Mapping[str, Any],
     verification: Verification,
@@ -201,7 +208,7 @@ def _verification(
     of_device: bool,
 ) -> Mapping[str, Any]:
     if isinstance(verification.reference, str):
-        return not_verified(verification.reference)
+        return build_unverified_verdict(verification.reference)
     more = {
         "do": "verify",
         "reference": str(verification.reference),
@@ -212,12 +219,12 @@ def _verification(
     except NNPipeError as error:  # the measurement is valid in any case
         if of_device and isinstance(error, (TransportError, RemoteProtocolError)):
             raise
-        return not_verified(error)
+        return build_unverified_verdict(error)
     return verdict
 
 
 @contextmanager
-def source_outputs(
+def record_source_outputs(
     source: ModelProcess, options: VerifyOptions, seconds: float = 0.0
 ) -> Iterator[Verification | None]:
     """Run the source once, for all candidates made from it; yield ``None`` if no samples are
@@ -226,7 +233,7 @@ def source_outputs(
     if not options.verify_samples:
         yield None
         return
-    with temporary_folder() as folder:
+    with create_temporary_folder() as folder:
         path: Path | str = folder / "reference.npz"
         try:
             source.run(options.verify_samples, Path(path), seconds)
@@ -249,7 +256,7 @@ def _tell(run: Run) -> None:
         log.warning("%s: its layers were not timed: %s", run.title, reason)
     if (reason := run.timing.get("energy", {}).get("reason")) is not None:
         log.warning("%s: its energy was not measured: %s", run.title, reason)
-    for doubt in quality_doubts(run):
+    for doubt in check_quality(run):
         if doubt.kind != "different":  # which has been told
             log.warning("%s: %s", run.title, doubt.reason)
     if run.preparation.get("source") == "description":
@@ -262,7 +269,7 @@ def _tell(run: Run) -> None:
 # -- in the subprocess -----------------------------------------------------------------------------
 
 
-def carry_out(request: Mapping[str, Any]) -> dict[str, Any] | None:
+def run_measure_request(request: Mapping[str, Any]) -> dict[str, Any] | None:
     """Carry out a request of :func:`measure_apart`, in this process."""
     if request["do"] == "verify":  # in the same process, after measuring
         return verify_here(request)
@@ -272,14 +279,14 @@ def carry_out(request: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def measure_here(request: Mapping[str, Any]) -> Run:
     """Return the measurement of a request's candidate, in this process."""
-    spec = CandidateSpec.from_json(request["candidate"]).fitted()
+    spec = CandidateSpec.from_json(request["candidate"]).fit_wrapper()
     assert spec.dataset is not None
     parts: dict[str, Any] = {"compilers": spec.compilers}
     if spec.runtime is not None:
         parts["runtime"] = spec.runtime
     if spec.deployment is not None:
         parts["protocol"] = spec.deployment.protocol
-    model, artifact = spec.wrapper.open(), spec.known_artifact()
+    model, artifact = spec.wrapper.open(), spec.find_artifact()
     run = benchmark(
         lambda: spec.open(model),
         dataset=spec.dataset,
@@ -293,7 +300,7 @@ def measure_here(request: Mapping[str, Any]) -> Run:
         preparation=spec.preparation(),
         options=MeasureOptions.from_json(request["options"]),
         load=LoadOptions.from_json(request["load"]),
-        progress=bar,
+        progress=show_progress,
     )
     return (
         run
@@ -307,10 +314,10 @@ def _size_entries(run: Run, artifact: Artifact) -> dict[str, Any]:
     files.
     """
     stats = run.timing.get("session") or {}
-    entries: dict[str, Any] = {"size": model_size(artifact, stats)}
+    entries: dict[str, Any] = {"size": compute_model_size(artifact, stats)}
     return (
         entries
-        if built_bytes(stats) is None
+        if get_built_bytes(stats) is None
         else {**entries, "size_of": "code and constants, as built"}
     )
 
@@ -322,5 +329,5 @@ def verify_here(request: Mapping[str, Any]) -> dict[str, Any]:
     reference = Reference.read(Path(request["reference"]))
     with spec.open() as session:
         options = VerifyOptions.from_json(request["verify_options"])
-        claims = reference.with_own_numbers(declared_claims(spec.artifact) or ())
-        return verified(session, reference, options, claims=claims)
+        claims = reference.with_own_numbers(get_declared_claims(spec.artifact) or ())
+        return verify_outputs(session, reference, options, claims=claims)

@@ -9,24 +9,24 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from nnpipe.core.arguments import arguments_of
-from nnpipe.core.artifact import BUILT_BYTES, Artifact, sidecar_of
+from nnpipe.core.arguments import list_arguments
+from nnpipe.core.artifact import BUILT_BYTES, Artifact, get_sidecar_path
 from nnpipe.core.bounded_json import read_object
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.core.files import sha256_of
+from nnpipe.core.files import compute_sha256
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import components, find
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.model_folder import CONFIGURATION as GENAI_CONFIGURATION
-from nnpipe.formats.model_folder import LISTING, TRANSFORMERS_CONFIGURATION, listed_size
+from nnpipe.formats.model_folder import LISTING, TRANSFORMERS_CONFIGURATION, compute_listed_size
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.frameworks.c_source import FORMAT as C_SOURCE
-from nnpipe.modelwrappers.files.file_formats import FORMATS, told_format, wrapper_of
+from nnpipe.modelwrappers.files.file_formats import FORMATS, find_format, find_wrapper
 
 
-def wrapper_of_file(token: str) -> type[Component] | None:
+def find_file_wrapper(token: str) -> type[Component] | None:
     """Return the wrapper class for a file that is named instead of a class; ``None`` if it is
     not a file.
     """
@@ -35,8 +35,8 @@ def wrapper_of_file(token: str) -> type[Component] | None:
         return None
     if not path.exists() and len(path.parts) < 2 and path.suffix.lower() not in FORMATS:
         return None
-    format = told_format(path)  # the file is checked when it is opened, so that -h works without it
-    found = wrapper_of(format)
+    format = find_format(path)  # the file is checked when it is opened, so that -h works without it
+    found = find_wrapper(format)
     if found is None:
         raise ConfigError(
             f"{path}: no model wrapper here opens {format} files; name the wrapper's class and "
@@ -45,7 +45,7 @@ def wrapper_of_file(token: str) -> type[Component] | None:
     return found
 
 
-def generator_of_folder(path: Path) -> type[ModelWrapper] | None:
+def find_generator_wrapper(path: Path) -> type[ModelWrapper] | None:
     """Return the wrapper class for a folder with a model that generates text; ``None`` if it is no
     such folder.
 
@@ -64,7 +64,7 @@ def generator_of_folder(path: Path) -> type[ModelWrapper] | None:
     return find("TransformersGenerator", ModelWrapper) if generates else None
 
 
-def known_wrapper(file: str) -> type[Component]:
+def require_wrapper(file: str) -> type[Component]:
     """Return the wrapper class for a model file, or for a folder with a model that generates text.
 
     Raises
@@ -72,13 +72,13 @@ def known_wrapper(file: str) -> type[Component]:
     ConfigError
         If no wrapper opens it.
     """
-    found = generator_of_folder(Path(file)) or wrapper_of_file(file)
+    found = find_generator_wrapper(Path(file)) or find_file_wrapper(file)
     if found is None:
         raise ConfigError(f"{file}: no pipeline file and no model file that is known here")
     return found
 
 
-def opened_file(file: str, options: argparse.Namespace) -> Any:
+def create_file_wrapper(file: str, options: argparse.Namespace) -> Any:
     """Return the wrapper of a model file, with its options from the command line, and the file's
     path.
 
@@ -90,17 +90,17 @@ def opened_file(file: str, options: argparse.Namespace) -> Any:
         If the file does not exist, or no wrapper opens it.
     """
     path = Path(file)
-    if generator_of_folder(path) is not None:
-        return known_wrapper(file).from_argparse(
+    if find_generator_wrapper(path) is not None:
+        return require_wrapper(file).from_argparse(
             argparse.Namespace(**{**vars(options), "model_folder": path})
         )
     if not path.is_file():
         raise ConfigError(f"{file}: no such model file")
     given = argparse.Namespace(**{**vars(options), "model_path": path})
-    return known_wrapper(file).from_argparse(given), path
+    return require_wrapper(file).from_argparse(given), path
 
 
-def settle_model_path(
+def set_model_path(
     options: argparse.Namespace, role: str, wanted: str, always: bool = False
 ) -> None:
     """Set ``model_path``: from ``--model-path`` if the role names a class, else to the file that it
@@ -114,7 +114,7 @@ def settle_model_path(
         come from.
     """
     named = getattr(options, role.lower())
-    if wrapper_of_file(named) is not None:
+    if find_file_wrapper(named) is not None:
         if options.model_path is not None:
             raise ConfigError(f"--model-path is for a class as {role}; {named} is a file already")
         options.model_path = Path(named)
@@ -129,7 +129,7 @@ def with_weights(wrapper: Component, path: Path | None) -> Any:
     return wrapper if path is None else (wrapper, path)
 
 
-def runtime_for(path: Path, format: str) -> Runtime:
+def find_runtime(path: Path, format: str) -> Runtime:
     """Return an installed runtime for files of a format, preferably the one that is made for it.
 
     Raises
@@ -137,7 +137,11 @@ def runtime_for(path: Path, format: str) -> Runtime:
     ConfigError
         If there is no such runtime.
     """
-    takers = [cls for cls in components(Runtime) if format in cls.accepts and not _required(cls)]
+    takers = [
+        cls
+        for cls in components(Runtime)
+        if format in cls.accepts and not _has_required_arguments(cls)
+    ]
     takers.sort(key=lambda cls: cls.accepts.index(format))
     for cls in takers:
         if not cls.missing():
@@ -147,16 +151,18 @@ def runtime_for(path: Path, format: str) -> Runtime:
     raise ConfigError(f"{path}: no runtime here runs {format}")
 
 
-def artifact_of(path: Path, format: str, runtime: Runtime | None) -> Artifact:
+def read_artifact(path: Path, format: str, runtime: Runtime | None) -> Artifact:
     """Return a model file's description: the one beside it, or else what a runtime reads from
     the file.
     """
-    if sidecar_of(path).is_file():
+    if get_sidecar_path(path).is_file():
         return Artifact.read(path)
-    return Artifact(path, format, _io_of(path, format, runtime), sha256_of(path))
+    return Artifact(path, format, _read_io_spec(path, format, runtime), compute_sha256(path))
 
 
-def model_size(artifact: Artifact, stats: Mapping[str, Any] = MappingProxyType({})) -> int | None:
+def compute_model_size(
+    artifact: Artifact, stats: Mapping[str, Any] = MappingProxyType({})
+) -> int | None:
     """Return the bytes that a model takes: as it was built, or those of its file and the files of
     its weights.
 
@@ -170,18 +176,18 @@ def model_size(artifact: Artifact, stats: Mapping[str, Any] = MappingProxyType({
     stats
         What the session tells that runs it.
     """
-    built = built_bytes(stats)
+    built = get_built_bytes(stats)
     if built is not None or artifact.format == C_SOURCE:
         return built
     if artifact.format == "onnx":
         with contextlib.suppress(ArtifactError):  # a runtime may read what is unknown here
             return read_onnx(artifact.path).bytes_in_all
     if artifact.format == LISTING:
-        return listed_size(artifact.path)
+        return compute_listed_size(artifact.path)
     return artifact.size
 
 
-def built_bytes(stats: Mapping[str, Any]) -> int | None:
+def get_built_bytes(stats: Mapping[str, Any]) -> int | None:
     """Return the bytes of code and constants that a session tells; ``None`` for those that run a
     file as it is.
     """
@@ -193,11 +199,11 @@ def built_bytes(stats: Mapping[str, Any]) -> int | None:
     return told if type(told) is int and told >= 0 else None  # a target may tell anything
 
 
-def trained_class_names(path: Path) -> tuple[str, ...]:
+def read_class_names(path: Path) -> tuple[str, ...]:
     """Return the names of classes in the description beside weights: those of the data that they
     were trained on.
     """
-    if not sidecar_of(path).is_file():
+    if not get_sidecar_path(path).is_file():
         return ()
     meaning = Artifact.read(path, check=False).meaning
     outputs = () if meaning is None else meaning.outputs
@@ -209,16 +215,16 @@ def remove_model(path: Path) -> None:
     weights = [
         each for each in path.parent.glob("*.weights") if each.name.startswith(f"{path.name}.")
     ]
-    for each in (path, sidecar_of(path), *weights):
+    for each in (path, get_sidecar_path(path), *weights):
         each.unlink(missing_ok=True)
 
 
-def _io_of(path: Path, format: str, runtime: Runtime | None) -> IOSpec:
+def _read_io_spec(path: Path, format: str, runtime: Runtime | None) -> IOSpec:
     reader: Any = getattr(runtime, "io_of", None)
     if reader is not None:
         found: IOSpec = reader(path)
         return found
-    wrapper = wrapper_of(format)
+    wrapper = find_wrapper(format)
     if wrapper is None:
         raise ArtifactError(
             f"{path}: nothing beside it says what it takes and gives, and no wrapper here can tell"
@@ -227,5 +233,5 @@ def _io_of(path: Path, format: str, runtime: Runtime | None) -> IOSpec:
     return wrapper.from_json({"model_path": str(path)}).io
 
 
-def _required(cls: type[Component]) -> bool:
-    return any(declared.required for declared in arguments_of(cls))
+def _has_required_arguments(cls: type[Component]) -> bool:
+    return any(declared.required for declared in list_arguments(cls))

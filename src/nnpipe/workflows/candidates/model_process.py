@@ -24,17 +24,17 @@ from nnpipe.core.files import check_apart
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.plan import Plan
-from nnpipe.core.registry import component_from
+from nnpipe.core.registry import create_component
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch
 from nnpipe.modelwrappers.files.file_model import FileModel
-from nnpipe.workflows.candidates.model_files import trained_class_names
+from nnpipe.workflows.candidates.model_files import read_class_names
 from nnpipe.workflows.candidates.spec import CandidateSpec
-from nnpipe.workflows.candidates.stages import suffix
-from nnpipe.workflows.isolation.subprocess_worker import Died, Worker
-from nnpipe.workflows.verification.claims import computing_format
-from nnpipe.workflows.verification.compare_outputs import Reference, prepared_samples
+from nnpipe.workflows.candidates.stages import get_file_suffix
+from nnpipe.workflows.isolation.subprocess_worker import Worker, WorkerDied
+from nnpipe.workflows.verification.claims import infer_number_format
+from nnpipe.workflows.verification.compare_outputs import Reference, prepare_samples
 
 log = logging.getLogger("nnpipe")
 
@@ -76,14 +76,14 @@ class ModelProcess(Closing):
         self._spec = CandidateSpec(
             path.name, wrapper, path, dataset=dataset, judged=judged
         ).to_json()
-        self._worker = Worker(f"{__name__}:Loaded", shown=True)
+        self._worker = Worker(f"{__name__}:ModelRequestHandler", shown=True)
         # by the format of the export and the compilers
         self._made: dict[tuple[str, ...], Path] = {}
         self._refused: dict[tuple[str, ...], NNPipeError] = {}
 
     def load(self, seconds: float) -> None:
         """Load the weights; otherwise the first step loads them."""
-        self._do(f"loading {self._name}", seconds, do="load")
+        self._send_request(f"loading {self._name}", seconds, do="load")
 
     def compile(
         self,
@@ -100,17 +100,17 @@ class ModelProcess(Closing):
         and each step that several chains begin with, is carried out once; the descriptions of later
         results name the file that was used.
         """
-        steps = self.destinations(way, compilers, path)
+        steps = self.list_destinations(way, compilers, path)
         what = f"exporting {self._name} as {way.export}"
         recipe: tuple[str, ...] = (way.export,)
-        made = self._once(
+        made = self._run_once(
             recipe, what, steps[0], seconds, not compilers, True, do="export", format=way.export
         )
         for compiler, to in zip(compilers, steps[1:], strict=True):
             what = f"compiling with {type(compiler).__name__}: {compiler.variant()}"
             described = compiler.describe()
             recipe = (*recipe, json.dumps([described, calibration_samples], sort_keys=True))
-            made = self._once(
+            made = self._run_once(
                 recipe,
                 what,
                 to,
@@ -124,7 +124,9 @@ class ModelProcess(Closing):
             )
         return Artifact.read(made)
 
-    def destinations(self, way: Plan, compilers: Sequence[ModelCompiler], path: Path) -> list[Path]:
+    def list_destinations(
+        self, way: Plan, compilers: Sequence[ModelCompiler], path: Path
+    ) -> list[Path]:
         """Return the files that :meth:`compile` writes for the same arguments, the last one at
         ``path``.
 
@@ -133,13 +135,13 @@ class ModelProcess(Closing):
         ConfigError
             If one of them would replace the model.
         """
-        endings = [suffix(way, compilers[:n]) for n in range(len(compilers))]
+        endings = [get_file_suffix(way, compilers[:n]) for n in range(len(compilers))]
         steps = [path.with_name(f"{path.stem}.step{n}{end}") for n, end in enumerate(endings)]
         for step in (*steps, path):
             check_apart(step, [self._path])
         return [*steps, path]
 
-    def _once(
+    def _run_once(
         self,
         recipe: tuple[str, ...],
         what: str,
@@ -162,11 +164,11 @@ class ModelProcess(Closing):
             if not last:
                 return known
             if one_file and known.parent == to.parent:
-                return Artifact.read(known).linked(to).path
+                return Artifact.read(known).link(to).path
         log.info("%s", what)
         try:
-            made = Path(self._do(what, seconds, to=str(to), **request))
-        except Died:
+            made = Path(self._send_request(what, seconds, to=str(to), **request))
+        except WorkerDied:
             raise
         except NNPipeError as error:
             self._refused[recipe] = error
@@ -186,14 +188,14 @@ class ModelProcess(Closing):
         assert made.artifact is not None
         what = f"loading {made.artifact.path} with {made.run_by}"
         log.info("%s", what)
-        self._do(what, seconds, do="load-result", result=made.to_json())
+        self._send_request(what, seconds, do="load-result", result=made.to_json())
 
     def run(self, samples: int, path: Path, seconds: float, runtime: Runtime | None = None) -> None:
         """Run the model on ``samples`` test samples, in its own framework or ``runtime``; write
         inputs and outputs.
         """
         described = None if runtime is None else runtime.describe()
-        self._do(
+        self._send_request(
             f"running {self._name}",
             seconds,
             do="run",
@@ -206,11 +208,11 @@ class ModelProcess(Closing):
         """End the process; closing twice does no harm."""
         self._worker.close()
 
-    def _do(self, what: str, seconds: float, **request: Any) -> Any:
+    def _send_request(self, what: str, seconds: float, **request: Any) -> Any:
         return self._worker.attempt(what, {"candidate": self._spec, **request}, seconds)
 
 
-class Loaded:
+class ModelRequestHandler:
     """Carries out the requests of :class:`ModelProcess`, in this process."""
 
     def __init__(self) -> None:
@@ -225,7 +227,7 @@ class Loaded:
             return None
         if self._spec is None or self._model is None:
             spec = CandidateSpec.from_json(request["candidate"])
-            self._model = spec.loaded()
+            self._model = spec.load_model()
             self._spec = replace(spec, wrapper=self._model.wrapper)
         steps: dict[str, Callable[[CandidateSpec, LiveModel, Mapping[str, Any]], str | None]] = {
             "load": lambda *_: None,
@@ -245,19 +247,19 @@ def _export(spec: CandidateSpec, model: LiveModel, request: Mapping[str, Any]) -
     made = model.export(Path(request["to"]), request["format"])
     meaning = made.meaning or spec.wrapper.meaning_of_files()
     if meaning is not None:  # of wrappers that describe their files themselves, too
-        made.update_meaning(meaning.with_class_names(trained_class_names(spec.model_path)))
+        made.update_meaning(meaning.with_class_names(read_class_names(spec.model_path)))
     return str(made.path)
 
 
 def _compile(spec: CandidateSpec, model: LiveModel, request: Mapping[str, Any]) -> str:
-    compiler = component_from(request["compiler"], ModelCompiler)
+    compiler = create_component(request["compiler"], ModelCompiler)
     dataset = spec.dataset
 
-    def calibration() -> Iterable[Batch]:
+    def load_calibration() -> Iterable[Batch]:
         assert dataset is not None
         return map(spec.wrapper.preprocess, dataset.calibration(request["samples"]))
 
-    observed = None if dataset is None else calibration
+    observed = None if dataset is None else load_calibration
     return str(
         compiler.compile(Artifact.read(request["artifact"]), Path(request["to"]), observed).path
     )
@@ -273,19 +275,21 @@ def _run(spec: CandidateSpec, model: LiveModel, request: Mapping[str, Any]) -> s
             "--deviation what the model wants (--scale 1: as they are)",
             spec.model_path,
         )
-    samples = prepared_samples(wrapper, spec.dataset, request["samples"])
-    with _session(spec, model, request["runtime"]) as session:
+    samples = prepare_samples(wrapper, spec.dataset, request["samples"])
+    with _open_session(spec, model, request["runtime"]) as session:
         # A file states its number format; other models would have to be traced, and compute in
         # floats.
-        numbers = computing_format(model) if isinstance(wrapper, FileModel) else "float"
+        numbers = infer_number_format(model) if isinstance(wrapper, FileModel) else "float"
         classes = spec.dataset.spec.task == "classification"
-        Reference.of(session, wrapper.io, samples, numbers, classes).write(Path(request["to"]))
+        Reference.from_session(session, wrapper.io, samples, numbers, classes).write(
+            Path(request["to"])
+        )
     return str(request["to"])
 
 
-def _session(
+def _open_session(
     spec: CandidateSpec, model: LiveModel, runtime: Mapping[str, Any] | None
 ) -> InferenceSession:
     if runtime is None:  # the model is loaded already
         return model.session()
-    return replace(spec, runtime=component_from(runtime, Runtime)).open()
+    return replace(spec, runtime=create_component(runtime, Runtime)).open()

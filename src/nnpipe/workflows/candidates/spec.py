@@ -9,21 +9,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.artifact import Artifact, get_sidecar_path
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, CompileError, ConfigError
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.meaning import Preparation, differing
 from nnpipe.core.messages import list_names
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.registry import component_from
+from nnpipe.core.model_metadata import Preparation, find_differences
+from nnpipe.core.registry import create_component
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.modelwrappers.files.file_formats import format_of
 from nnpipe.modelwrappers.files.file_model import FileModel
-from nnpipe.workflows.candidates.deployment import Deployment, deployed
-from nnpipe.workflows.candidates.model_files import artifact_of, trained_class_names
+from nnpipe.workflows.candidates.deployment import Deployment, start_deployment
+from nnpipe.workflows.candidates.model_files import read_artifact, read_class_names
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -51,7 +51,7 @@ class CandidateSpec:
         The format of ``model_path``, if a runtime loads that file; by default it follows from the
         file's name.
     export
-        The format to export the model as first, if any; see :meth:`exported`.
+        The format to export the model as first, if any; see :meth:`export_model`.
     deployment
         The target, if it does not run on this machine.
     dataset
@@ -119,20 +119,20 @@ class CandidateSpec:
         )
         return cls(
             title=data["title"],
-            wrapper=component_from(data["wrapper"], ModelWrapper),
+            wrapper=create_component(data["wrapper"], ModelWrapper),
             model_path=Path(data["model_path"]),
-            compilers=tuple(component_from(each, ModelCompiler) for each in data["compilers"]),
-            runtime=None if runtime is None else component_from(runtime, Runtime),
+            compilers=tuple(create_component(each, ModelCompiler) for each in data["compilers"]),
+            runtime=None if runtime is None else create_component(runtime, Runtime),
             artifact=None if artifact is None else Artifact.read(artifact),
             deployment=None if deployment is None else Deployment.from_json(deployment),
             format=data["format"],
             export=data["export"],
-            dataset=None if dataset is None else component_from(dataset, Dataset),
+            dataset=None if dataset is None else create_component(dataset, Dataset),
             judged=data["judged"],
         )
 
     @contextlib.contextmanager
-    def served(self) -> Iterator[Self]:
+    def start_server(self) -> Iterator[Self]:
         """Start its server if requested, and yield the candidate with the address of that server.
 
         Raises
@@ -143,10 +143,10 @@ class CandidateSpec:
         if self.deployment is None or self.runtime is None:
             yield self
             return
-        with deployed(self.deployment, self.runtime) as protocol:
+        with start_deployment(self.deployment, self.runtime) as protocol:
             yield replace(self, deployment=Deployment(protocol, self.deployment.remote))
 
-    def fitted(self) -> Self:
+    def fit_wrapper(self) -> Self:
         """Prepare the data, and return the candidate with its wrapper fitted to them.
 
         Raises
@@ -177,14 +177,14 @@ class CandidateSpec:
 
         Wrappers of files bring them to the data set's order.
         """
-        own = () if isinstance(self.wrapper, FileModel) else trained_class_names(self.model_path)
+        own = () if isinstance(self.wrapper, FileModel) else read_class_names(self.model_path)
         if own != names and sorted(own) == sorted(names):
             raise ConfigError(
                 f"{self.model_path} was trained on the classes {list_names(own)}, and the data set "
                 f"has them as {list_names(names)}; give them in the model's order (--class-list)"
             )
 
-    def loaded(self) -> LiveModel:
+    def load_model(self) -> LiveModel:
         """Return the fitted wrapper's model with its weights loaded; used in a ``with`` block.
 
         Raises
@@ -195,9 +195,9 @@ class CandidateSpec:
         self.wrapper.check_installed()
         if self.dataset is not None:
             self.dataset.check_installed()
-        return self.fitted().wrapper.open(self.model_path)
+        return self.fit_wrapper().wrapper.open(self.model_path)
 
-    def exported(self, folder: Path) -> Self:
+    def export_model(self, folder: Path) -> Self:
         """Return the candidate with its model exported into a folder, if the runtime needs that."""
         if self.export is None:
             return self
@@ -228,7 +228,7 @@ class CandidateSpec:
             return model.session()
         artifact = self.artifact
         if artifact is None:
-            artifact = artifact_of(
+            artifact = read_artifact(
                 self.model_path, self.format or format_of(self.model_path), self.runtime
             )
         if self.deployment is not None:
@@ -248,11 +248,11 @@ class CandidateSpec:
                 "compiler or runtime, or find with 'nnpipe reduce' which nodes cause it"
             ) from None
 
-    def known_artifact(self) -> Artifact | None:
+    def find_artifact(self) -> Artifact | None:
         """Return the compiled model, or else the description beside the weights; ``None`` if
         there is neither.
         """
-        if self.artifact is None and sidecar_of(self.model_path).is_file():
+        if self.artifact is None and get_sidecar_path(self.model_path).is_file():
             return Artifact.read(self.model_path)
         return self.artifact
 
@@ -264,8 +264,12 @@ class CandidateSpec:
         if (
             found.source != "wrapper"
             or found.meaning is None
-            or not sidecar_of(self.model_path).is_file()
+            or not get_sidecar_path(self.model_path).is_file()
         ):
             return found
         said = Artifact.read(self.model_path, check=False).meaning
-        return found if said is None else replace(found, overridden=differing(said, found.meaning))
+        return (
+            found
+            if said is None
+            else replace(found, overridden=find_differences(said, found.meaning))
+        )

@@ -14,26 +14,26 @@ from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported
 from nnpipe.core.files import save, write_text
-from nnpipe.core.foreign_text import lines_of
+from nnpipe.core.foreign_text import join_lines
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.plan import Plan, plan
 from nnpipe.core.progress import Progress
 from nnpipe.core.registry import components
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.secret import shown_settings
+from nnpipe.core.secret import hide_settings_secrets
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.modelwrappers.files.file_model import FileModel
 from nnpipe.training.run_folder import RunFolder
-from nnpipe.training.run_settings import differences, plain
+from nnpipe.training.run_settings import iter_differences, to_json_value
 from nnpipe.training.sequences.dataset import DatasetSequence
-from nnpipe.workflows.progress import bar
+from nnpipe.workflows.progress import show_progress
 
 _SUFFIXES = {"onnx": ".onnx", "tflite": ".tflite", "keras": ".keras", "torch-export": ".pt2"}
 log = logging.getLogger("nnpipe")
 
 
-def prepared(dataset: Dataset) -> Dataset:
+def prepare_dataset(dataset: Dataset) -> Dataset:
     """Check that a data set can be used, prepare it, tell once how it is understood, and return
     it.
     """
@@ -41,7 +41,7 @@ def prepared(dataset: Dataset) -> Dataset:
     dataset.prepare()
     if "reading_notes" not in vars(dataset):  # which are found once
         for note in dataset.reading_notes:
-            log.info("%s: %s", type(dataset).__name__, lines_of([note]))
+            log.info("%s: %s", type(dataset).__name__, join_lines([note]))
     return dataset
 
 
@@ -50,18 +50,20 @@ def fit(
     dataset: Dataset,
     options: TrainingOptions,
     path: Path,
-    progress: Progress = bar,
+    progress: Progress = show_progress,
 ) -> Artifact:
-    """Train a new model, save its weights and return them; raise the errors of :func:`trained`."""
-    return trained(wrapper, dataset, options, path, progress)[0]
+    """Train a new model, save its weights and return them; raise the errors of
+    :func:`train_and_save`.
+    """
+    return train_and_save(wrapper, dataset, options, path, progress)[0]
 
 
-def trained(
+def train_and_save(
     wrapper: ModelWrapper,
     dataset: Dataset,
     options: TrainingOptions,
     path: Path,
-    progress: Progress = bar,
+    progress: Progress = show_progress,
 ) -> tuple[Artifact, TrainingHistory]:
     """Train a new model, fitted to the data set, save its weights, and return them with the
     training's history.
@@ -83,7 +85,7 @@ def trained(
     wrapper.check_saving(path)
     if options.run_folder is not None:
         RunFolder(options.run_folder).check()
-    prepared(dataset)
+    prepare_dataset(dataset)
     wrapper = wrapper.for_dataset(dataset.spec)
     with wrapper.open() as model:
         model.start(options)
@@ -123,7 +125,7 @@ def train_once(
     record: Path,
     makes: bool = False,
     retrain: bool = False,
-    progress: Progress = bar,
+    progress: Progress = show_progress,
 ) -> None:
     """Train the model unless exactly this training has been done; the weights are at ``path``
     afterwards.
@@ -137,8 +139,8 @@ def train_once(
             with wrapper.open() as model:
                 model.save(path)
         return
-    wanted = _described(wrapper, dataset, options)
-    changes = None if retrain else _changes(record, wanted, path)
+    wanted = _describe_training(wrapper, dataset, options)
+    changes = None if retrain else _find_changes(record, wanted, path)
     if changes == []:
         log.info(
             "using the weights in %s: this training has been done (--retrain repeats it)", path
@@ -157,25 +159,27 @@ def is_trained(
     """Return whether exactly this training has been done, so that :func:`train_once` would do
     nothing.
     """
-    return _changes(record, _described(wrapper, dataset, options), path) == []
+    return _find_changes(record, _describe_training(wrapper, dataset, options), path) == []
 
 
 def record_training(
     wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions, record: Path
 ) -> None:
     """Record that a training was done, possibly elsewhere, whose weights are here."""
-    write_text(record, json.dumps(_described(wrapper, dataset, options), indent=2) + "\n")
+    write_text(record, json.dumps(_describe_training(wrapper, dataset, options), indent=2) + "\n")
 
 
-def _described(wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions) -> dict[str, Any]:
-    prepared(dataset)
+def _describe_training(
+    wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions
+) -> dict[str, Any]:
+    prepare_dataset(dataset)
     wanted = {
         "wrapper": wrapper.describe(),
         "dataset": dataset.describe(),
         "training": options.to_json(),
     }
     wanted["data"] = DatasetSequence(dataset).settings()["content"]
-    shown: dict[str, Any] = shown_settings(wanted)
+    shown: dict[str, Any] = hide_settings_secrets(wanted)
     return shown
 
 
@@ -186,7 +190,7 @@ def _is_trained(path: Path) -> bool:
         return False
 
 
-def _changes(record: Path, wanted: Mapping[str, Any], model_path: Path) -> list[str] | None:
+def _find_changes(record: Path, wanted: Mapping[str, Any], model_path: Path) -> list[str] | None:
     """Return the differences to the recorded training; None if there is none, or its weights are
     gone.
     """
@@ -195,7 +199,7 @@ def _changes(record: Path, wanted: Mapping[str, Any], model_path: Path) -> list[
         stored = read_object(record)
         # an older record lacks newer options
         stored["training"] = TrainingOptions().to_json() | stored["training"]
-        found = differences(stored, plain(wanted), frozenset({"data"}))
+        found = iter_differences(stored, to_json_value(wanted), frozenset({"data"}))
     except (ArtifactError, OSError, ValueError, KeyError, TypeError):
         return None
     return [f"{name} was {was!r} and is {comes!r}" for name, was, comes in found]
@@ -228,7 +232,7 @@ def check_plan(
     return found
 
 
-def suffix(way: Plan, compilers: Sequence[ModelCompiler]) -> str:
+def get_file_suffix(way: Plan, compilers: Sequence[ModelCompiler]) -> str:
     """Return the usual ending of the file that the last of these compilers writes, or else the
     export.
     """

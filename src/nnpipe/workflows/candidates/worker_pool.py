@@ -36,7 +36,7 @@ _ENDING = 10.0  # seconds to end by itself
 _LONGEST_TURN, _PAUSE = 60.0, 0.02
 
 
-class Stage:
+class CandidatePool:
     """Opens candidates in workers, for :func:`nnpipe.measuring.interleaving.interleave`.
 
     Parameters
@@ -75,7 +75,7 @@ class Stage:
             with ThreadPoolExecutor(max(1, len(places))) as pool:
                 waiting = {
                     place: pool.submit(
-                        self._start, stack, place, worker, _shares_server(spec, specs)
+                        self._start, stack, place, worker, _has_shared_server(spec, specs)
                     )
                     for (place, worker), spec in zip(workers.items(), specs, strict=True)
                 }
@@ -86,7 +86,7 @@ class Stage:
     ) -> Runner | NNPipeError:
         candidate = replace(self._candidates[place], dataset=self._dataset)
         try:
-            spec = stack.enter_context(candidate.served())
+            spec = stack.enter_context(candidate.start_server())
             request = {
                 "do": "open",
                 "candidate": spec.to_json(),
@@ -98,9 +98,9 @@ class Stage:
             return error
         if candidate.deployment is not None:
             stack.callback(_end, worker)  # the target learns that it is no longer needed
-        return self._runner(candidate.title, worker)
+        return self._make_runner(candidate.title, worker)
 
-    def _runner(self, title: str, worker: Worker) -> Runner:
+    def _make_runner(self, title: str, worker: Worker) -> Runner:
         def run(calls: int) -> Block:
             told = worker.attempt(f"running {title}", {"do": "run", "calls": calls}, self._limit)
             return Block(
@@ -114,7 +114,7 @@ class Stage:
         return run
 
 
-def _shares_server(spec: CandidateSpec, specs: Sequence[CandidateSpec]) -> bool:
+def _has_shared_server(spec: CandidateSpec, specs: Sequence[CandidateSpec]) -> bool:
     """Return whether the server of a candidate's device is that of another one, too: it serves
     one at a time.
     """
@@ -139,9 +139,8 @@ def _end(worker: Worker) -> None:
 
 
 class OpenCandidate:
-    """Carries out the requests of :class:`Stage`: opens a candidate once, then runs blocks of
-    calls.
-    """
+    """Carries out the requests of :class:`CandidatePool`: opens a candidate once, then runs blocks
+    of calls."""
 
     def __init__(self) -> None:
         self._session: InferenceSession | None = None
@@ -162,11 +161,11 @@ class OpenCandidate:
         return tasks[request["do"]](request)
 
     def _open(self, request: Mapping[str, Any]) -> None:
-        spec = CandidateSpec.from_json(request["candidate"]).fitted()
+        spec = CandidateSpec.from_json(request["candidate"]).fit_wrapper()
         assert spec.dataset is not None
         self._spec, self._shares_server = spec, request["shares_server"]
         if self._shares_server:
-            self._session = self._opened_in_turn()
+            self._session = self._open_in_turn()
         else:
             self._session = spec.open()
         pipeline = SampleRoute(
@@ -186,9 +185,9 @@ class OpenCandidate:
         self._has_parts = bool(self._session.durations(self._session.infer(self._batches[0])))
         if self._shares_server:
             self._session.close()
-        self._since = _now()
+        self._since = _read_clocks()
 
-    def _opened_in_turn(self) -> InferenceSession:
+    def _open_in_turn(self) -> InferenceSession:
         """Open a session on a server that other candidates use, too, each for a moment."""
         assert self._spec is not None
         end = time.monotonic() + _LONGEST_TURN
@@ -202,15 +201,15 @@ class OpenCandidate:
 
     def _run(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if self._shares_server:
-            self._session = self._opened_in_turn()
+            self._session = self._open_in_turn()
         assert self._session is not None
-        wall, cpu = (now - then for now, then in zip(_now(), self._since, strict=True))
+        wall, cpu = (now - then for now, then in zip(_read_clocks(), self._since, strict=True))
         calls = request["calls"]
         window = Window(self._session)
         # Another candidate has used the caches meanwhile.
         settling = min(max(1, calls // _SETTLING_SHARE), _MOST_SETTLING)
-        window.warm_up(self._take(settling), settling)
-        batches = self._take(calls)
+        window.warm_up(self._next_batches(settling), settling)
+        batches = self._next_batches(calls)
         outputs = window.run_chunk(batches, [1] * calls, keep=self._has_parts)
         parts = list(map(self._session.durations, outputs))
         recorded = window.series()
@@ -225,10 +224,10 @@ class OpenCandidate:
             name: [each.get(name, -1) for each in parts]
             for name in dict.fromkeys(name for p in parts for name in p)
         }
-        self._since = _now()
+        self._since = _read_clocks()
         return {**told, "idle_ns": wall, "idle_cpu_ns": cpu}
 
-    def _take(self, calls: int) -> list[Any]:
+    def _next_batches(self, calls: int) -> list[Any]:
         """Return the next ``calls`` batches, cycling through all."""
         number = len(self._batches)
         found = [self._batches[(self._next + i) % number] for i in range(calls)]
@@ -240,5 +239,5 @@ class OpenCandidate:
             self._session.close()
 
 
-def _now() -> tuple[int, int]:
+def _read_clocks() -> tuple[int, int]:
     return time.perf_counter_ns(), time.process_time_ns()

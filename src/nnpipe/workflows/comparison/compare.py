@@ -15,17 +15,17 @@ from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.progress import Progress
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.paired_comparison import ComparisonPlan
-from nnpipe.workflows.candidates.measure import Verification, source_outputs
+from nnpipe.workflows.candidates.measure import Verification, record_source_outputs
 from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
-from nnpipe.workflows.candidates.stages import prepared, suffix
-from nnpipe.workflows.comparison.contest import Contest, carried_out
+from nnpipe.workflows.candidates.stages import get_file_suffix, prepare_dataset
+from nnpipe.workflows.comparison.contest import Contest, run_comparison
 from nnpipe.workflows.comparison.result import ComparisonResult
-from nnpipe.workflows.pipeline.file import file_name
-from nnpipe.workflows.progress import bar
-from nnpipe.workflows.user_inputs.inputs import Models, given, working_folder
+from nnpipe.workflows.pipeline.file import make_file_name
+from nnpipe.workflows.progress import show_progress
+from nnpipe.workflows.recipes import AS_IS, USUAL, PlannedRecipe, Recipe, plan_recipe
+from nnpipe.workflows.user_inputs.inputs import Models, create_working_folder, import_inputs
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
-from nnpipe.workflows.ways import AS_IS, USUAL, Planned, Way, planned
 
 log = logging.getLogger("nnpipe")
 
@@ -34,7 +34,7 @@ def compare(
     model: Any,
     *,
     data: Any,
-    ways: Sequence[str | Way] | None = None,
+    ways: Sequence[str | Recipe] | None = None,
     preparation: Mapping[str, Any] | None = None,
     calibration: Any = None,
     class_names: Sequence[str] = (),
@@ -48,7 +48,7 @@ def compare(
     time_limit: float = 3600.0,
     folder: str | Path | None = None,
     title: str = "",
-    progress: Progress = bar,
+    progress: Progress = show_progress,
 ) -> ComparisonResult:
     """Compile a model in several ways, measure them side by side, and return which is faster and
     better.
@@ -72,8 +72,8 @@ def compare(
         floats are used unchanged, unless ``preparation`` or the description beside the model's file
         says otherwise.
     ways
-        Short names as :func:`~nnpipe.workflows.ways.ways` lists them, or a
-        :class:`~nnpipe.workflows.ways.Way`; by default those of ONNX Runtime, OpenVINO and
+        Short names as :func:`~nnpipe.workflows.recipes.recipes` lists them, or a
+        :class:`~nnpipe.workflows.recipes.Recipe`; by default those of ONNX Runtime, OpenVINO and
         TensorFlow Lite, in floats and in integers, that fit the model. The uncompiled model in its
         own framework is the reference and always takes part.
     preparation
@@ -135,8 +135,8 @@ def compare(
     if ways is not None and not len(ways):
         raise ConfigError("ways should be a list of at least one, such as ['onnx', 'onnx-int8']")
     with ExitStack() as stack:
-        place = stack.enter_context(working_folder(folder))
-        taken = given(
+        place = stack.enter_context(create_working_folder(folder))
+        taken = import_inputs(
             model,
             data,
             place,
@@ -152,15 +152,18 @@ def compare(
             raise ConfigError(
                 "data should be samples with their classes, or a data set; there are none"
             )
-        prepared(dataset)
-        chosen = _planned(models, ways, batch_size)
+        prepare_dataset(dataset)
+        chosen = _select_recipes(models, ways, batch_size)
         measure = MeasureOptions(measure_seconds=0.0, inference_batch_size=batch_size)
         with ExitStack() as sources:
-            contest, files = _compiled(
+            contest, files = _compile_recipes(
                 chosen, dataset, measure, place, calibration_samples, time_limit, sources
             )
-            found, interrupted = carried_out(
-                contest, plan, title=title or f"Ways to ship {_name(model)}", progress=progress
+            found, interrupted = run_comparison(
+                contest,
+                plan,
+                title=title or f"Ways to ship {_get_model_name(model)}",
+                progress=progress,
             )
         result = ComparisonResult(found, files, chosen[0].title, interrupted)
         # a temporary folder is removed together with the result
@@ -168,12 +171,14 @@ def compare(
     return result
 
 
-def _planned(models: Models, ways: Sequence[str | Way] | None, batch_size: int) -> list[Planned]:
+def _select_recipes(
+    models: Models, ways: Sequence[str | Recipe] | None, batch_size: int
+) -> list[PlannedRecipe]:
     """Return the uncompiled model, and the requested ways, or else the default ways that fit."""
-    found = [planned(AS_IS, models)]
+    found = [plan_recipe(AS_IS, models)]
     for way in USUAL if ways is None else ways:
         try:
-            each = planned(way, models, batch_size=batch_size)
+            each = plan_recipe(way, models, batch_size=batch_size)
         except NNPipeError as error:
             if ways is not None:
                 raise
@@ -187,8 +192,8 @@ def _planned(models: Models, ways: Sequence[str | Way] | None, batch_size: int) 
     return found
 
 
-def _compiled(
-    chosen: Sequence[Planned],
+def _compile_recipes(
+    chosen: Sequence[PlannedRecipe],
     dataset: Dataset,
     measure: MeasureOptions,
     place: Path,
@@ -206,17 +211,16 @@ def _compiled(
         with ModelProcess(wrapper, dataset, path) as source:
             compiling = [each for each in own if each.plan is not None]
             reference = (
-                stack.enter_context(source_outputs(source, VerifyOptions(), limit))
+                stack.enter_context(record_source_outputs(source, VerifyOptions(), limit))
                 if compiling
                 else None
             )
             for each in own:
                 artifact = None
                 if each.plan is not None:
-                    to = (
-                        place
-                        / f"{chosen.index(each):02d}-{file_name(each.title)}{suffix(each.plan, each.compilers)}"
-                    )
+                    suffix = get_file_suffix(each.plan, each.compilers)
+                    number = chosen.index(each)
+                    to = place / f"{number:02d}-{make_file_name(each.title)}{suffix}"
                     try:
                         artifact = source.compile(
                             each.plan, each.compilers, to, calibration_samples, limit
@@ -234,5 +238,5 @@ def _compiled(
     return Contest(candidates, dataset, measure, limit, failures), files
 
 
-def _name(model: Any) -> str:
+def _get_model_name(model: Any) -> str:
     return Path(model).name if isinstance(model, (str, Path)) else type(model).__name__

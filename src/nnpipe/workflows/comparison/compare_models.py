@@ -21,21 +21,21 @@ from nnpipe.measuring.result_json import is_result
 from nnpipe.workflows.candidates.measure import Verification
 from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
-from nnpipe.workflows.candidates.stages import prepared
-from nnpipe.workflows.comparison.contest import Contest, Entry, carried_out, on_targets
+from nnpipe.workflows.candidates.stages import prepare_dataset
+from nnpipe.workflows.comparison.contest import Contest, Entry, on_targets, run_comparison
 from nnpipe.workflows.comparison.result import ComparisonResult
 from nnpipe.workflows.devices.device import Fleet
 from nnpipe.workflows.pipeline.compile import (
-    compiled_candidate,
-    limit_of,
+    compile_candidate,
+    get_file_stem,
+    get_time_limit,
     read_pipeline,
-    stem_of,
+    start_verification,
     train_model,
-    verification_of,
 )
-from nnpipe.workflows.progress import bar
-from nnpipe.workflows.user_inputs.data import arrays_of
-from nnpipe.workflows.user_inputs.inputs import given, opened_by, working_folder
+from nnpipe.workflows.progress import show_progress
+from nnpipe.workflows.user_inputs.data import convert_to_arrays
+from nnpipe.workflows.user_inputs.inputs import create_working_folder, import_inputs, import_model
 
 log = logging.getLogger("nnpipe")
 
@@ -53,7 +53,7 @@ def compare_models(
     output: str | Path | None = None,
     title: str = "",
     command: Sequence[str] = (),
-    progress: Progress = bar,
+    progress: Progress = show_progress,
     targets: Fleet | None = None,
 ) -> ComparisonResult:
     """Measure several uncompiled models side by side, each in its own framework, or on devices.
@@ -126,9 +126,11 @@ def compare_models(
     if titles is not None and (len(titles) != len(models) or len(set(titles)) != len(titles)):
         raise ConfigError(f"titles should be {len(models)} different ones, one for each model")
     with ExitStack() as stack:
-        place = stack.enter_context(working_folder())
-        samples = None if isinstance(data, Dataset) or data is None else arrays_of(data, progress)
-        taken = given(
+        place = stack.enter_context(create_working_folder())
+        samples = (
+            None if isinstance(data, Dataset) or data is None else convert_to_arrays(data, progress)
+        )
+        taken = import_inputs(
             models[0],
             data if samples is None else samples,
             place / "0",
@@ -141,26 +143,31 @@ def compare_models(
             raise ConfigError("data is missing: samples with their classes, or a data set")
         found = [taken.models[0]]
         found += [
-            opened_by(each, place / str(n), samples, preparation)[0]
+            import_model(each, place / str(n), samples, preparation)[0]
             for n, each in enumerate(models[1:], 1)
         ]
         if output is not None:
             check_apart(output, [path for _, path in found])
         for wrapper, _ in found:
             wrapper.check_installed()
-        prepared(taken.dataset)
+        prepare_dataset(taken.dataset)
         called = list(
             titles
-            or titles_of(
-                [_called(each, path) for each, (_, path) in zip(models, found, strict=True)]
+            or create_titles(
+                [
+                    _get_model_title(each, path)
+                    for each, (_, path) in zip(models, found, strict=True)
+                ]
             )
         )
         measure = dataclasses.replace(options or MeasureOptions(), measure_seconds=0.0)
         candidates: list[tuple[CandidateSpec, Verification | None]] = [
             (CandidateSpec(name, *opened), None) for name, opened in zip(called, found, strict=True)
         ]
-        contest = _contest(candidates, taken.dataset, measure, time_limit, {}, targets, files=True)
-        result = _result(contest, plan, output, title, command, progress)
+        contest = _build_contest(
+            candidates, taken.dataset, measure, time_limit, {}, targets, files=True
+        )
+        result = _run_contest(contest, plan, output, title, command, progress)
         # a temporary folder is removed together with the result
         weakref.finalize(result, stack.pop_all().close)
     return result
@@ -175,7 +182,7 @@ def compare_pipeline(
     output: str | Path | None = None,
     title: str = "",
     command: Sequence[str] = (),
-    progress: Progress = bar,
+    progress: Progress = show_progress,
     targets: Fleet | None = None,
 ) -> ComparisonResult:
     """Train and compile the models of a pipeline file, then measure its candidates side by side.
@@ -232,7 +239,7 @@ def compare_pipeline(
     if pipeline.count < 2 and targets is None:
         place = "" if isinstance(settings, Mapping) else f"{settings}: "
         raise ConfigError(f"{place}a comparison needs two candidates or more")
-    prepared(pipeline.dataset)
+    prepare_dataset(pipeline.dataset)
     candidates: list[tuple[CandidateSpec, Verification | None]] = []
     failures: dict[str, str] = {}
     limits = []
@@ -240,28 +247,28 @@ def compare_pipeline(
         for model in pipeline.models:
             train_model(pipeline, model, retrain)
             source = stack.enter_context(ModelProcess(model.wrapper, pipeline.dataset, model.path))
-            verification = stack.enter_context(verification_of(pipeline, model, source))
+            verification = stack.enter_context(start_verification(pipeline, model, source))
             for each in model.candidates:
-                stem = stem_of(pipeline, each, len(candidates) + len(failures) + 1)
+                stem = get_file_stem(pipeline, each, len(candidates) + len(failures) + 1)
                 try:
-                    made = compiled_candidate(pipeline, model, each, source, stem)
+                    made = compile_candidate(pipeline, model, each, source, stem)
                 except NNPipeError as error:
                     log.error("%s failed: %s", each.title, error)
                     failures[each.title] = str(error)
                     continue
                 candidates.append((made, verification))
-                limits.append(limit_of(pipeline, each))
+                limits.append(get_time_limit(pipeline, each))
             source.close()  # frees threads and memory of the training framework before others run
         measure = dataclasses.replace(pipeline.measure, measure_seconds=0.0)
         # If one step has no limit, the whole has none.
         limit = 0.0 if 0.0 in limits else max(limits, default=0.0)
-        contest = _contest(candidates, pipeline.dataset, measure, limit, failures, targets)
-        return _result(
+        contest = _build_contest(candidates, pipeline.dataset, measure, limit, failures, targets)
+        return _run_contest(
             contest, plan, output or pipeline.output / "comparison.json", title, command, progress
         )
 
 
-def _contest(
+def _build_contest(
     candidates: Sequence[Entry],
     dataset: Dataset,
     measure: MeasureOptions,
@@ -284,7 +291,7 @@ def _contest(
     )
 
 
-def _result(
+def _run_contest(
     contest: Contest,
     plan: ComparisonPlan | None,
     output: str | Path | None,
@@ -292,7 +299,7 @@ def _result(
     command: Sequence[str],
     progress: Progress,
 ) -> ComparisonResult:
-    found, interrupted = carried_out(
+    found, interrupted = run_comparison(
         contest, plan or ComparisonPlan(), title=title, command=command, progress=progress
     )
     if output is not None:
@@ -322,11 +329,11 @@ def _refuse_results(names: Sequence[str]) -> None:
         )
 
 
-def _called(model: Any, path: Path) -> str:
+def _get_model_title(model: Any, path: Path) -> str:
     return str(path) if isinstance(model, (str, Path, tuple)) else type(model).__name__
 
 
-def titles_of(files: Sequence[str]) -> list[str]:
+def create_titles(files: Sequence[str]) -> list[str]:
     """Return a title for each file: its name, or its path if names are equal, with a number if
     it is repeated.
     """

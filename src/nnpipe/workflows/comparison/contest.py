@@ -13,7 +13,7 @@ from pathlib import Path
 from nnpipe.core.closing import Closing
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, NNPipeError
-from nnpipe.core.leases import temporary_folder
+from nnpipe.core.leases import create_temporary_folder
 from nnpipe.core.progress import Progress
 from nnpipe.measuring.comparison import Comparison, with_turns
 from nnpipe.measuring.interleaving import interleave
@@ -22,11 +22,11 @@ from nnpipe.measuring.paired_comparison import ComparisonPlan
 from nnpipe.measuring.run import Run
 from nnpipe.workflows.candidates.measure import Verification, measure_apart
 from nnpipe.workflows.candidates.spec import CandidateSpec
-from nnpipe.workflows.candidates.worker_pool import Stage
+from nnpipe.workflows.candidates.worker_pool import CandidatePool
 from nnpipe.workflows.devices.device import Device, Fleet
 from nnpipe.workflows.devices.device_measuring import FleetMeasuring
 from nnpipe.workflows.isolation.subprocess_worker import Worker
-from nnpipe.workflows.progress import bar
+from nnpipe.workflows.progress import show_progress
 
 Entry = tuple[CandidateSpec, "Verification | None"]
 
@@ -83,13 +83,13 @@ def on_targets(
             if spec.runtime is None and not files:
                 continue
             title = f"{device.name}: {spec.title}"
-            refusal = "" if spec.runtime is None else device.refusal(type(spec.runtime))
+            refusal = "" if spec.runtime is None else device.explain_refusal(type(spec.runtime))
             if refusal:
                 found.impossible[title] = refusal
                 continue
-            deployment = next(iter(device.deployments().values()), None)
+            deployment = next(iter(device.list_deployments().values()), None)
             if spec.runtime is not None:
-                deployment = device.deployment(type(spec.runtime))
+                deployment = device.get_deployment(type(spec.runtime))
             entries.append((replace(spec, title=title, deployment=deployment), verification))
             if deployment is not None:
                 found.devices[title] = device
@@ -144,7 +144,7 @@ class TargetTurns(Closing):
             }
             # in one order, so that two comparisons never wait for each other
             for name in sorted(names):
-                stack.enter_context(self._fleet.turn(names[name]))
+                stack.enter_context(self._fleet.lock_device(names[name]))
             yield
 
 
@@ -181,13 +181,13 @@ class Contest:
     leases: str = ""
 
 
-def carried_out(
+def run_comparison(
     contest: Contest,
     plan: ComparisonPlan,
     *,
     title: str = "",
     command: Sequence[str] = (),
-    progress: Progress = bar,
+    progress: Progress = show_progress,
 ) -> tuple[Comparison, bool]:
     """Run each candidate alone for its quality, then all in turns.
 
@@ -209,10 +209,10 @@ def carried_out(
     purpose = f"the comparison {title!r}" if title else "a comparison"
     with ExitStack() as stack:
         turns = stack.enter_context(TargetTurns(dict(contest.devices), contest.leases, purpose))
-        output = stack.enter_context(temporary_folder()) / "run.json"
+        output = stack.enter_context(create_temporary_folder()) / "run.json"
         for candidate, verification in contest.candidates:
             measure = functools.partial(
-                _measured_alone, contest, candidate, verification, command, output
+                _measure_alone, contest, candidate, verification, command, output
             )
             try:
                 runs.append(turns.alone(candidate, measure))
@@ -225,12 +225,12 @@ def carried_out(
                 f"fewer than two candidates could be measured: {'; '.join(failures.values())}"
             )
         size = contest.measure.inference_batch_size
-        stage = Stage(
+        stage = CandidatePool(
             able, contest.dataset, batch_size=size, limit=contest.limit, turn=turns.together
         )
         plan = replace(plan, warmup_runs=contest.measure.warmup_runs)
         record = interleave(
-            len(able), stage.open, plan, same_calls=_unlike_inputs(able), progress=progress
+            len(able), stage.open, plan, same_calls=_has_varying_shapes(able), progress=progress
         )
     failures |= {able[place].title: str(error) for place, error in sorted(record.failures.items())}
     found = Comparison(
@@ -245,7 +245,7 @@ def carried_out(
     return found, record.interrupted
 
 
-def _measured_alone(
+def _measure_alone(
     contest: Contest,
     candidate: CandidateSpec,
     verification: Verification | None,
@@ -265,7 +265,7 @@ def _measured_alone(
     )
 
 
-def _unlike_inputs(candidates: Sequence[CandidateSpec]) -> bool:
+def _has_varying_shapes(candidates: Sequence[CandidateSpec]) -> bool:
     """Return whether samples have different shapes, such as texts, so that calls take unlike
     times.
     """

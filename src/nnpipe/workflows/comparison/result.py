@@ -9,23 +9,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nnpipe.core.artifact import sidecar_of
+from nnpipe.core.artifact import get_sidecar_path
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.files import replacing, write_text
-from nnpipe.core.foreign_text import lines_of, show_text
+from nnpipe.core.files import replace_atomically, write_text
+from nnpipe.core.foreign_text import join_lines, show_text
 from nnpipe.measuring.comparison import Comparison
-from nnpipe.measuring.constraints import Figure, MetricConstraint, check_consistent, metric_of
-from nnpipe.measuring.doubt import BARRING
-from nnpipe.measuring.quality_doubts import quality_doubts
+from nnpipe.measuring.constraints import (
+    Figure,
+    MetricConstraint,
+    check_consistent,
+    get_metric_quantity,
+)
+from nnpipe.measuring.quality_warnings import check_quality
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.measuring.run import Run
+from nnpipe.measuring.validity_warning import BARRING
 from nnpipe.report.document import Table
-from nnpipe.report.inputs.candidate import unlike_work
+from nnpipe.report.inputs.candidate import explain_unequal_work
 from nnpipe.report.inputs.quality import Quality
-from nnpipe.report.quantity_text import ranged
-from nnpipe.report.sections.comparison import comparison_table, sentences
+from nnpipe.report.quantity_text import format_figure
+from nnpipe.report.sections.comparison import build_comparison_table, describe_comparison
 from nnpipe.report.writers.terminal import to_text
-from nnpipe.workflows.notebook import shown_table
+from nnpipe.workflows.notebook import format_html_table
 from nnpipe.workflows.sweep.estimates import Figures
 from nnpipe.workflows.sweep.select import Claim, tell
 
@@ -78,7 +83,7 @@ class ComparisonResult:
     @property
     def table(self) -> Table:
         """One row for each candidate."""
-        return comparison_table(self.comparison)
+        return build_comparison_table(self.comparison)
 
     def show(self) -> None:
         """Print the table and its conclusions in words."""
@@ -86,13 +91,15 @@ class ComparisonResult:
 
     def __str__(self) -> str:
         """Return the table and its conclusions in words."""
-        return "\n\n".join((to_text(self.table), lines_of(sentences(self.comparison))))
+        return "\n\n".join((to_text(self.table), join_lines(describe_comparison(self.comparison))))
 
     __repr__ = __str__  # an interactive prompt shows the table, not all measurements
 
     def _repr_html_(self) -> str:
         """Return HTML for a notebook."""
-        return shown_table(self.table, self.table.caption, sentences(self.comparison))
+        return format_html_table(
+            self.table, self.table.caption, describe_comparison(self.comparison)
+        )
 
     def accuracy(self, title: str) -> float:
         """Return the share of test samples that a candidate classifies correctly, from 0 to 1.
@@ -127,7 +134,9 @@ class ComparisonResult:
         ConfigError
             If there is no such candidate or metric.
         """
-        return self._figures(self.comparison.run_of(title)).of(metric_of(metric), confidence)
+        return self._compute_figures(self.comparison.run_of(title)).get_figure(
+            get_metric_quantity(metric), confidence
+        )
 
     def best(
         self,
@@ -166,25 +175,28 @@ class ComparisonResult:
                 raise ConfigError(
                     f"accuracy_loss is a share of the samples, from 0 to 1, not {accuracy_loss}"
                 )
-            loss = metric_of("accuracy_loss")
+            loss = get_metric_quantity("accuracy_loss")
             wanted.append(
                 MetricConstraint(
                     loss, True, accuracy_loss, f"accuracy_loss <= {100 * accuracy_loss:g} %"
                 )
             )
         check_consistent(wanted)
-        metric = metric_of(by)
+        metric = get_metric_quantity(by)
         level = 1 - (1 - confidence) / max(len(wanted), 1)
         able: list[tuple[float, str]] = []
         why: list[str] = []
         for run in self.comparison.whole:
-            figures = self._figures(run)
-            claims = [_judged(each, figures, level, run.title == self.reference) for each in wanted]
-            value = figures.of(metric, level).value
+            figures = self._compute_figures(run)
+            claims = [
+                _check_constraint(each, figures, level, run.title == self.reference)
+                for each in wanted
+            ]
+            value = figures.get_figure(metric, level).value
             failing = [tell(claim) for claim in claims if not claim.holds]
-            failing += [doubt.reason for doubt in quality_doubts(run) if doubt.kind in BARRING]
+            failing += [doubt.reason for doubt in check_quality(run) if doubt.kind in BARRING]
             if value is None:
-                failing.append(f"{by} is not known: {figures.of(metric, level).reason}")
+                failing.append(f"{by} is not known: {figures.get_figure(metric, level).reason}")
             if failing or value is None:
                 why.append(f"{run.title}: {'; '.join(failing)}")
             else:
@@ -196,9 +208,9 @@ class ComparisonResult:
         title = min(able)[1]
         run = self.comparison.run_of(title)
         if metric.of_calls:
-            judged = {each: Quality.of(self.comparison.run_of(each)) for _, each in able}
+            judged = {each: Quality.from_run(self.comparison.run_of(each)) for _, each in able}
             for other, quality in judged.items():
-                if unlike := unlike_work(judged[title], quality):
+                if unlike := explain_unequal_work(judged[title], quality):
                     raise ConfigError(
                         f"{by} does not say which of {title!r} and {other!r} is better: {unlike}"
                     )
@@ -207,7 +219,7 @@ class ComparisonResult:
             self.files[title],
             run,
             metric,
-            self._figures(run).of(metric, level),
+            self._compute_figures(run).get_figure(metric, level),
             tuple(wanted),
         )
 
@@ -217,7 +229,7 @@ class ComparisonResult:
         """
         self.comparison.write(path)
 
-    def _figures(self, run: Run) -> Figures:
+    def _compute_figures(self, run: Run) -> Figures:
         return Figures(run, self.comparison.run_of(self.reference))
 
 
@@ -254,7 +266,7 @@ class Choice:
     def __str__(self) -> str:
         """Return the title, the metric and the constraints as text."""
         held = "".join(f", {each.text}" for each in self.constraints)
-        return f"{self.title}: {self.metric.name} {ranged(self.metric, self.figure)}{held}"
+        return f"{self.title}: {self.metric.name} {format_figure(self.metric, self.figure)}{held}"
 
     __repr__ = __str__
 
@@ -273,10 +285,10 @@ class Choice:
         destination = folder / f"model{self.path.suffix}"
         for source, target in (
             (self.path, destination),
-            (sidecar_of(self.path), sidecar_of(destination)),
+            (get_sidecar_path(self.path), get_sidecar_path(destination)),
         ):
             if source.is_file():
-                with replacing(target) as temporary:
+                with replace_atomically(target) as temporary:
                     shutil.copyfile(source, temporary)
             elif source.is_dir():
                 shutil.copytree(source, target, dirs_exist_ok=True)
@@ -294,10 +306,10 @@ class Choice:
         return destination
 
 
-def _judged(
+def _check_constraint(
     constraint: MetricConstraint, figures: Figures, level: float, is_reference: bool
 ) -> Claim:
     if is_reference and constraint.metric.compared:  # compared with itself
-        return Claim(constraint, Figure.exactly(0.0), constraint.judge(Figure.exactly(0.0)))
-    figure = figures.of(constraint.metric, level)
-    return Claim(constraint, figure, constraint.judge(figure))
+        return Claim(constraint, Figure.exactly(0.0), constraint.evaluate(Figure.exactly(0.0)))
+    figure = figures.get_figure(constraint.metric, level)
+    return Claim(constraint, figure, constraint.evaluate(figure))

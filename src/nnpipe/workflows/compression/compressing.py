@@ -19,14 +19,14 @@ from nnpipe.core.registry import find
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
-from nnpipe.workflows.candidates.stages import check_plan, suffix, train_once
+from nnpipe.workflows.candidates.stages import check_plan, get_file_suffix, train_once
 from nnpipe.workflows.compression import subprocess_tasks
 from nnpipe.workflows.isolation.subprocess_worker import Worker
-from nnpipe.workflows.journal import digest_of
-from nnpipe.workflows.mixing.mix import samples_apart
-from nnpipe.workflows.pipeline.file import file_name
+from nnpipe.workflows.journal import compute_digest
+from nnpipe.workflows.mixing.mix import select_search_samples
+from nnpipe.workflows.pipeline.file import make_file_name
+from nnpipe.workflows.recipes import PlannedRecipe, plan_recipe
 from nnpipe.workflows.sweep.points import Model, Point
-from nnpipe.workflows.ways import Planned, planned
 
 INT8, FLOAT = "int8", "float"
 _WAYS = {INT8: "onnx-int8", FLOAT: "onnx"}
@@ -67,7 +67,7 @@ class Compressing:
     _floats: Mapping[str, Any] | None = None
     _sources: dict[str, Artifact] = field(default_factory=dict)
 
-    def described(self) -> Mapping[str, Any]:
+    def describe(self) -> Mapping[str, Any]:
         """Return what the results depend on, in the form of JSON."""
         return {
             "model": self.model.wrapper.describe(),
@@ -84,17 +84,17 @@ class Compressing:
 
     def layers(self, activations: str) -> dict[str, int]:
         """Return the number of weights of each layer, by name."""
-        found: dict[str, int] = self._do("reading the layers", activations, do="layers")
+        found: dict[str, int] = self._send_request("reading the layers", activations, do="layers")
         return found
 
-    def costs(
+    def compute_costs(
         self, activations: str, names: Mapping[str, Sequence[str]], forms: Sequence[str]
     ) -> dict[str, dict[str, tuple[float, float]]]:
         """Return the bytes and the noise of parameters, each of which stands for some layers, by
         form.
         """
         layers = {layer: list(forms) for group in names.values() for layer in group}
-        costs = self._do("rounding layers", activations, do="forms", forms=layers)
+        costs = self._send_request("rounding layers", activations, do="forms", forms=layers)
         return {
             parameter: {
                 form: (
@@ -106,26 +106,34 @@ class Compressing:
             for parameter, group in names.items()
         }
 
-    def made(self, number: int, activations: str, layers: Sequence[str]) -> Artifact:
+    def make_trial_model(self, number: int, activations: str, layers: Sequence[str]) -> Artifact:
         """Return the compressed model of a trial, which is made unless its file is there."""
         path = self.output / "trials" / f"{number}.onnx"
         path.parent.mkdir(parents=True, exist_ok=True)
         with self._lock:
-            self._do("making it", activations, do="make", to=str(path), layers=list(layers))
+            self._send_request(
+                "making it", activations, do="make", to=str(path), layers=list(layers)
+            )
             return Artifact.read(path)
 
-    def tried(self, made: Artifact, activations: str) -> dict[str, Any]:
+    def evaluate_model(self, made: Artifact, activations: str) -> dict[str, Any]:
         """Return the bytes, seconds and loss of a compressed model, the latter two with the ends
         of their intervals.
         """
         with self._lock:
-            samples = samples_apart(self.dataset, self.calibration_samples, self.search_samples)
+            samples = select_search_samples(
+                self.dataset, self.calibration_samples, self.search_samples
+            )
             judged = {"indices": samples.tolist(), "metric": self.dataset.task.primary.name}
             if self._floats is None:
-                self._floats = self._do(
-                    "running the model in floats", FLOAT, self._source(FLOAT), do="open", **judged
+                self._floats = self._send_request(
+                    "running the model in floats",
+                    FLOAT,
+                    self._prepare_source(FLOAT),
+                    do="open",
+                    **judged,
                 )
-            found = self._do("running it", activations, made, do="try", **judged)
+            found = self._send_request("running it", activations, made, do="try", **judged)
             less = self.dataset.task.primary.less_is_better
             seconds, *between = (self._floats["seconds"] * ratio for ratio in found["times"])
             return {
@@ -142,26 +150,26 @@ class Compressing:
         """Return the model in its own framework, which losses are told against."""
         return Point(f"{self.model.title} as trained", self.model, (), None, None, self.measure)
 
-    def uniform(self) -> Point:
+    def build_uniform_point(self) -> Point:
         """Return the model with 8 bits everywhere."""
-        way = self._way(INT8)
+        way = self._select_recipe(INT8)
         return Point(
             "8 bits everywhere", self.model, way.compilers, way.runtime, way.plan, self.measure
         )
 
-    def point(self, title: str, activations: str, layers: Sequence[str]) -> Point:
+    def build_point(self, title: str, activations: str, layers: Sequence[str]) -> Point:
         """Return a compressed model."""
-        way = self._way(activations)
+        way = self._select_recipe(activations)
         compressor = find("ONNXCompressor", ModelCompiler).from_json({"layers": list(layers)})
         compilers = (*way.compilers, compressor)
         assert way.runtime is not None
         plan = check_plan(self.model.wrapper, compilers, way.runtime)
         return Point(title, self.model, compilers, way.runtime, plan, self.measure)
 
-    def _way(self, activations: str) -> Planned:
-        return planned(_WAYS[activations], [(self.model.wrapper, self.model.path)])
+    def _select_recipe(self, activations: str) -> PlannedRecipe:
+        return plan_recipe(_WAYS[activations], [(self.model.wrapper, self.model.path)])
 
-    def _source(self, activations: str) -> Artifact:
+    def _prepare_source(self, activations: str) -> Artifact:
         """Return the file that is compressed: the model as exported, or in 8-bit integers."""
         if activations not in self._sources:
             model = self.model
@@ -170,15 +178,15 @@ class Compressing:
                 self.dataset,
                 model.training,
                 model.path,
-                record=self.output / "trained" / f"{file_name(model.title)}.training.json",
+                record=self.output / "trained" / f"{make_file_name(model.title)}.training.json",
                 makes=model.makes_weights,
             )
             with ModelProcess(model.wrapper, self.dataset, model.path) as process:
                 for each in (FLOAT, INT8):
-                    self._sources[each] = self._compiled(process, self._way(each))
+                    self._sources[each] = self._compile_source(process, self._select_recipe(each))
         return self._sources[activations]
 
-    def _compiled(self, process: ModelProcess, way: Planned) -> Artifact:
+    def _compile_source(self, process: ModelProcess, way: PlannedRecipe) -> Artifact:
         plan: Plan | None = way.plan
         assert plan is not None
         described = [
@@ -186,8 +194,8 @@ class Compressing:
             self.model.path.stat().st_mtime_ns,
             self.calibration_samples,
         ]
-        name = digest_of([described, [each.describe() for each in way.compilers]])
-        path = self.output / "sources" / f"{name}{suffix(plan, way.compilers)}"
+        name = compute_digest([described, [each.describe() for each in way.compilers]])
+        path = self.output / "sources" / f"{name}{get_file_suffix(plan, way.compilers)}"
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             return Artifact.read(path)
@@ -196,10 +204,12 @@ class Compressing:
                 plan, way.compilers, path, self.calibration_samples, self.time_limit
             )
 
-    def _do(self, what: str, activations: str, made: Artifact | None = None, **request: Any) -> Any:
+    def _send_request(
+        self, what: str, activations: str, made: Artifact | None = None, **request: Any
+    ) -> Any:
         with self._lock:
-            source = self._source(activations)
-            way = self._way(activations)
+            source = self._prepare_source(activations)
+            way = self._select_recipe(activations)
             candidate = CandidateSpec(
                 what, way.wrapper, way.path, way.compilers, way.runtime, made, dataset=self.dataset
             )
@@ -220,7 +230,7 @@ Costs = Mapping[str, Mapping[str, tuple[float, float]]]
 """Of each layer and each form: the bytes, and the noise."""
 
 
-def balanced(costs: Costs, price: float) -> dict[str, str]:
+def choose_forms(costs: Costs, price: float) -> dict[str, str]:
     """Return the form of each layer by which bytes and noise together cost least.
 
     Each layer's noise counts by itself, so that the choice of one does not depend on those of
@@ -236,7 +246,7 @@ def balanced(costs: Costs, price: float) -> dict[str, str]:
     Examples
     --------
     >>> costs = {"a": {"int8": (100, 0.001), "int4": (50, 0.01)}, "b": {"int8": (9, 0.001), "int4": (5, 0.1)}}
-    >>> balanced(costs, 2000.0)
+    >>> choose_forms(costs, 2000.0)
     {'a': 'int4', 'b': 'int8'}
     """
     return {
@@ -247,18 +257,18 @@ def balanced(costs: Costs, price: float) -> dict[str, str]:
     }
 
 
-def front(costs: Costs, count: int) -> list[dict[str, str]]:
+def list_tradeoffs(costs: Costs, count: int) -> list[dict[str, str]]:
     """Return at most ``count`` different choices, from the most bytes to the most noise."""
     noises = [noise for forms in costs.values() for _, noise in forms.values() if noise > 0]
     if not noises:
-        return [balanced(costs, 1.0)]
+        return [choose_forms(costs, 1.0)]
     sizes = [size for forms in costs.values() for size, _ in forms.values()]
     # At the first price even the least noise outweighs all bytes, and at the last no noise
     # outweighs a byte.
     start, end = math.log(sum(sizes) / min(noises)), math.log(min(sizes) / (10 * max(noises)))
     found: dict[tuple[tuple[str, str], ...], None] = {}
     for step in range(400):
-        chosen = balanced(costs, math.exp(start + (end - start) * step / 399))
+        chosen = choose_forms(costs, math.exp(start + (end - start) * step / 399))
         found[tuple(chosen.items())] = None
     every = list(found)
     if len(every) > count:

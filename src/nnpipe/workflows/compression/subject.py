@@ -9,29 +9,35 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.compilers.layer_forms import LayerForm
-from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.artifact import Artifact, get_sidecar_path
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.settings import check_keys
 from nnpipe.measuring.measure_options import MeasureOptions
-from nnpipe.measuring.quantities import lost
+from nnpipe.measuring.quantities import degradation_of
 from nnpipe.searching.objectives import Limit, Objectives
 from nnpipe.searching.parameters import DiscreteParameter, SearchParameter
 from nnpipe.searching.space import SearchSpace
 from nnpipe.searching.trial_store import SearchTrial, TrialResult
 from nnpipe.workflows.candidates.model_process import LimitOptions
-from nnpipe.workflows.candidates.stages import prepared
-from nnpipe.workflows.compression.compressing import Compressing, front
-from nnpipe.workflows.journal import digest_of
-from nnpipe.workflows.pipeline.entries import component_of, count_of, made_of, part_of, text_of
+from nnpipe.workflows.candidates.stages import prepare_dataset
+from nnpipe.workflows.compression.compressing import Compressing, list_tradeoffs
+from nnpipe.workflows.journal import compute_digest
+from nnpipe.workflows.pipeline.entries import (
+    build_component,
+    count_of,
+    get_section,
+    parse_component,
+    parse_text,
+)
 from nnpipe.workflows.search.measured_subject import MeasuredSubject, SearchChoice
-from nnpipe.workflows.sweep.file import model_entry
+from nnpipe.workflows.sweep.file import parse_model_entry
 from nnpipe.workflows.sweep.grid import list_of
 from nnpipe.workflows.sweep.points import Model
-from nnpipe.workflows.sweep.sweep import sweep_points
+from nnpipe.workflows.sweep.sweep import run_sweep
 from nnpipe.workflows.sweep.sweep_result import SweepResult
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
-from nnpipe.workflows.workers.machine_turns import turn
+from nnpipe.workflows.workers.machine_turns import acquire_turn
 
 ACTIVATIONS = ("int8", "float")
 FORMS = (
@@ -92,22 +98,22 @@ class SearchedCompression(MeasuredSubject):
     ) -> None:
         self.choice, self.output = (
             choice,
-            Path(text_of(settings.get("output", "build/search"), "output")),
+            Path(parse_text(settings.get("output", "build/search"), "output")),
         )
-        self._activations = _activations(settings)
-        self._forms = _forms(settings)
-        self._verify = made_of(VerifyOptions, part_of(settings, "verify"), "verify")
+        self._activations = _parse_activations(settings)
+        self._forms = _parse_forms(settings)
+        self._verify = build_component(VerifyOptions, get_section(settings, "verify"), "verify")
         limits = {key: settings[key] for key in ("time_limit",) if key in settings}
         self._compressing = Compressing(
             model,
             dataset,
             self.output,
-            made_of(MeasureOptions, part_of(settings, "measure"), "measure"),
+            build_component(MeasureOptions, get_section(settings, "measure"), "measure"),
             count_of(settings.get("calibration_samples", 128), "calibration_samples"),
             count_of(settings.get("search_samples", 1000), "search_samples"),
-            made_of(LimitOptions, limits, "search").time_limit,
+            build_component(LimitOptions, limits, "search").time_limit,
         )
-        self._lost = lost(dataset.task.primary)
+        self._lost = degradation_of(dataset.task.primary)
         self._names: dict[str, tuple[str, ...]] = {}
         for metric in choice.objectives:
             if metric.name not in ("size", "latency_median") and metric.metric != self._lost.metric:
@@ -131,10 +137,12 @@ class SearchedCompression(MeasuredSubject):
         )
         if data.get("dataset") is None:
             raise ConfigError("dataset: a model is compressed with samples; name a data set")
-        dataset = component_of(data["dataset"], Dataset, "dataset")
-        output = Path(text_of(data.get("output", "build/search"), "output"))
+        dataset = parse_component(data["dataset"], Dataset, "dataset")
+        output = Path(parse_text(data.get("output", "build/search"), "output"))
         choice = SearchChoice.from_settings(data, constraints, ("size",))
-        return cls(model_entry(entry, "compress", output), prepared(dataset), choice, data)
+        return cls(
+            parse_model_entry(entry, "compress", output), prepare_dataset(dataset), choice, data
+        )
 
     def space(self) -> SearchSpace:
         """Return the space: a form for each layer, and whether activations are integers.
@@ -144,7 +152,9 @@ class SearchedCompression(MeasuredSubject):
         sizes = self._compressing.layers(self._activations[0])
         small = [name for name, size in sizes.items() if size < _SMALL * sum(sizes.values())]
         large = [name for name in sizes if name not in small]
-        self._names = {key: (name,) for key, name in zip(_parameters(large), large, strict=True)}
+        self._names = {
+            key: (name,) for key, name in zip(_make_parameter_names(large), large, strict=True)
+        }
         if small:
             self._names[OTHERS] = tuple(small)
         found: dict[str, SearchParameter] = {}
@@ -162,10 +172,10 @@ class SearchedCompression(MeasuredSubject):
         for each in self.choice.constraints:
             name = each.metric.name
             if each.metric.compared and each.metric.metric == self._lost.metric:
-                limits.append(Limit(_provable(name), each.bound))
+                limits.append(Limit(_format_bound_name(name), each.bound))
             elif name in ("size", "latency_median"):
                 limits.append(Limit(name, each.bound, each.at_most))
-        return self.choice.searched(limits)
+        return self.choice.build_objectives(limits)
 
     def first(self) -> Sequence[Mapping[str, Any]]:
         """Return the configurations that promise most by bytes and noise alone, and those of one
@@ -173,14 +183,14 @@ class SearchedCompression(MeasuredSubject):
         """
         found: list[Mapping[str, Any]] = []
         for activations in self._activations:
-            costs = self._compressing.costs(activations, self._names, self._forms)
-            chosen = front(costs, _PREDICTED // len(self._activations))
+            costs = self._compressing.compute_costs(activations, self._names, self._forms)
+            chosen = list_tradeoffs(costs, _PREDICTED // len(self._activations))
             chosen += [
                 dict.fromkeys(self._names, form)
                 for form in self._forms
                 if LayerForm.parse(form).levels == "grid"
             ]
-            found += [{**self._of(activations), **each} for each in chosen]
+            found += [{**self._make_activation_setting(activations), **each} for each in chosen]
         return found
 
     def check(self, space: SearchSpace, objectives: Objectives) -> None:
@@ -200,19 +210,21 @@ class SearchedCompression(MeasuredSubject):
         """End the process in which trials are carried out."""
         self._compressing.close()
 
-    def made(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> tuple[Path, ...]:
+    def prepare_trial(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> tuple[Path, ...]:
         """Make the file of a trial unless that has been done; return it with its description."""
-        with turn(self.turns):
-            made = self._compressing.made(
-                trial.number, self._activations_of(arguments), self._layers(arguments)
+        with acquire_turn(self.turns):
+            made = self._compressing.make_trial_model(
+                trial.number, self._get_activations(arguments), self._make_layer_options(arguments)
             )
-        return made.path, sidecar_of(made.path)
+        return made.path, get_sidecar_path(made.path)
 
-    def measured(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> TrialResult:
+    def measure_trial(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> TrialResult:
         """Make the file, and tell its bytes, its time, and its loss on samples of the search."""
-        path, _ = self.made(trial, arguments)
-        with turn(self.turns, alone=True):
-            found = self._compressing.tried(Artifact.read(path), self._activations_of(arguments))
+        path, _ = self.prepare_trial(trial, arguments)
+        with acquire_turn(self.turns, alone=True):
+            found = self._compressing.evaluate_model(
+                Artifact.read(path), self._get_activations(arguments)
+            )
         half = found["high"] - found["loss"]
         # What the interval of the test split would be, which has another number of samples.
         reaches = found["loss"] + half * math.sqrt(found["samples"] / found["test_samples"])
@@ -224,14 +236,16 @@ class SearchedCompression(MeasuredSubject):
         }
         intervals = {"latency_median": tuple(found["seconds_between"])}
         for name in (self._lost.name, f"{primary}_loss"):
-            values |= {name: found["loss"], _provable(name): reaches}
+            values |= {name: found["loss"], _format_bound_name(name): reaches}
             intervals[name] = (found["low"], found["high"])
         return TrialResult(values, intervals)
 
     def to_json(self) -> dict[str, Any]:
         """Return the model and the forms."""
         return {
-            "compress": digest_of([self._compressing.described(), self._forms, self._activations])
+            "compress": compute_digest(
+                [self._compressing.describe(), self._forms, self._activations]
+            )
         }
 
     @property
@@ -250,7 +264,7 @@ class SearchedCompression(MeasuredSubject):
         """A folder beside those of the trials."""
         return self.output / "final"
 
-    def finals(
+    def measure_finalists(
         self,
         trials: Sequence[SearchTrial],
         arguments: Mapping[int, Mapping[str, Any]],
@@ -268,12 +282,14 @@ class SearchedCompression(MeasuredSubject):
         if not good:
             return None
         good.sort(key=lambda trial: (sign * trial.values[name], trial.number))
-        points = [self._compressing.as_trained(), self._compressing.uniform()]
-        for trial in finalists(good, objectives, self.choice.confirmations):
+        points = [self._compressing.as_trained(), self._compressing.build_uniform_point()]
+        for trial in select_finalists(good, objectives, self.choice.confirmations):
             given = arguments[trial.number]
             points.append(
-                self._compressing.point(
-                    f"trial {trial.number}", self._activations_of(given), self._layers(given)
+                self._compressing.build_point(
+                    f"trial {trial.number}",
+                    self._get_activations(given),
+                    self._make_layer_options(given),
                 )
             )
         sweep = self.choice.sweep(
@@ -288,16 +304,16 @@ class SearchedCompression(MeasuredSubject):
             seed=seed,
             budget=self.choice.budget,
         )
-        with turn(self.turns, alone=True):
-            return sweep_points(sweep, command, only_known=only_known)
+        with acquire_turn(self.turns, alone=True):
+            return run_sweep(sweep, command, only_known=only_known)
 
-    def _of(self, activations: str) -> dict[str, str]:
+    def _make_activation_setting(self, activations: str) -> dict[str, str]:
         return {_ACTIVATIONS: activations} if len(self._activations) > 1 else {}
 
-    def _activations_of(self, arguments: Mapping[str, Any]) -> str:
+    def _get_activations(self, arguments: Mapping[str, Any]) -> str:
         return str(arguments.get(_ACTIVATIONS, self._activations[0]))
 
-    def _layers(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    def _make_layer_options(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
         """Return what the compressor is told."""
         return tuple(
             f"{name}={arguments[parameter]}"
@@ -306,7 +322,7 @@ class SearchedCompression(MeasuredSubject):
         )
 
 
-def finalists(
+def select_finalists(
     trials: Sequence[SearchTrial], objectives: Objectives, count: int
 ) -> list[SearchTrial]:
     """Return at most ``count`` trials to measure in full, from the best to the safest.
@@ -325,8 +341,8 @@ def finalists(
     """
     front: list[SearchTrial] = []
     for trial in trials:
-        excess = max(objectives.excesses(trial.values), default=0.0)
-        if not front or excess < max(objectives.excesses(front[-1].values), default=0.0):
+        excess = max(objectives.compute_excesses(trial.values), default=0.0)
+        if not front or excess < max(objectives.compute_excesses(front[-1].values), default=0.0):
             front.append(trial)
     if len(front) <= count:
         return front
@@ -334,11 +350,11 @@ def finalists(
     return [front[round(place * (len(front) - 1) / steps)] for place in range(count)]
 
 
-def _provable(name: str) -> str:
+def _format_bound_name(name: str) -> str:
     return f"{name} at most"
 
 
-def _parameters(names: Sequence[str]) -> list[str]:
+def _make_parameter_names(names: Sequence[str]) -> list[str]:
     """Return names of parameters for layers: without what all of them begin with, and with
     letters and digits alone.
     """
@@ -356,7 +372,7 @@ def _parameters(names: Sequence[str]) -> list[str]:
     return found
 
 
-def _activations(settings: Mapping[str, Any]) -> tuple[str, ...]:
+def _parse_activations(settings: Mapping[str, Any]) -> tuple[str, ...]:
     given = list_of(settings, "activations", list(ACTIVATIONS))
     if not given or len(set(given)) < len(given) or not set(given) <= set(ACTIVATIONS):
         raise ConfigError(
@@ -365,11 +381,11 @@ def _activations(settings: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _forms(settings: Mapping[str, Any]) -> tuple[str, ...]:
+def _parse_forms(settings: Mapping[str, Any]) -> tuple[str, ...]:
     given = list_of(settings, "forms", list(FORMS))
     for place, form in enumerate(given):
         try:
-            LayerForm.parse(text_of(form, f"forms.{place}"))
+            LayerForm.parse(parse_text(form, f"forms.{place}"))
         except ConfigError as error:
             raise ConfigError(f"forms.{place}: {error}") from None
     if len(given) < 2 or len(set(given)) < len(given):

@@ -18,7 +18,13 @@ import numpy as np
 from nnpipe.core.discoverable import C
 from nnpipe.core.errors import CompileError, ConfigError, MissingTool
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.frameworks.c_source import FORMAT, FUNCTIONS, function_names, loaded_size, read_c_source
+from nnpipe.frameworks.c_source import (
+    FORMAT,
+    FUNCTIONS,
+    compute_loaded_size,
+    get_function_names,
+    read_c_source,
+)
 from nnpipe.protocols.target_c import CORE, FOLDER, PROOF, SERVER
 from nnpipe.workflows.devices.inspection import write_trial_models
 
@@ -102,13 +108,14 @@ def build_server(
                 f"{path} is no C source; nnpipe inference_tester {_COMPILERS[path.suffix.lower()]} "
                 f"CRuntime ... --compiled-model-path {path.stem}.c makes one of it"
             )
-    command = _found(compiler)
+    command = _find_compiler(compiler)
     with tempfile.TemporaryDirectory() as where:
         folder = Path(where)
         # so that a device with this server can be tried out
         (trial,) = write_trial_models(folder, (FORMAT,))
         entries = [
-            _entry(path, number, folder) for number, path in enumerate((*models, trial.path))
+            _prepare_entry(path, number, folder)
+            for number, path in enumerate((*models, trial.path))
         ]
         digests = [entry.digest for entry in entries]
         for number, digest in enumerate(digests):
@@ -118,17 +125,20 @@ def build_server(
                     f"{[*models, trial.path][second]} is the same model as {models[first]}"
                 )
         objects = [
-            _compiled(command, [*_SERVER, *flags], path, folder) for path in (*CORE, PROOF, *SERVER)
+            _compile_object(command, [*_SERVER, *flags], path, folder)
+            for path in (*CORE, PROOF, *SERVER)
         ]
-        parts = [_compiled(command, [*_MODEL, *flags], entry.wrapper, folder) for entry in entries]
-        empty = _linked(command, flags, folder, objects, [], "empty")
-        program = _linked(command, flags, folder, [*objects, *parts], entries, "server")
+        parts = [
+            _compile_object(command, [*_MODEL, *flags], entry.wrapper, folder) for entry in entries
+        ]
+        empty = _link_server(command, flags, folder, objects, [], "empty")
+        program = _link_server(command, flags, folder, [*objects, *parts], entries, "server")
         shutil.copyfile(program, destination)
         destination.chmod(0o755)
         return BuiltServer(
             destination,
             destination.stat().st_size,
-            loaded_size(empty),
+            compute_loaded_size(empty),
             tuple(path.name for path in models),
         )
 
@@ -146,17 +156,17 @@ class _Entry:
     tensors: int
 
 
-def _entry(path: Path, number: int, folder: Path) -> _Entry:
+def _prepare_entry(path: Path, number: int, folder: Path) -> _Entry:
     io, notes = read_c_source(path)
     content = path.read_bytes()
     digest = hashlib.sha256(content)
-    sizes = [_bytes(spec) for spec in io]
+    sizes = [_count_bytes(spec) for spec in io]
     source = folder / f"source{number}.c"
     source.write_bytes(content)
     wrapper = folder / f"model{number}.c"
     names = [f"m{number}_{function}" for function in FUNCTIONS]
     renamed = "".join(
-        f"#define {old} {new}\n" for old, new in zip(function_names(notes), names, strict=True)
+        f"#define {old} {new}\n" for old, new in zip(get_function_names(notes), names, strict=True)
     )
     wrapper.write_text(
         f'{renamed}#include "{source.name}"\n'
@@ -172,16 +182,18 @@ def _entry(path: Path, number: int, folder: Path) -> _Entry:
     )
     described = json.dumps(io.to_json(), separators=(",", ":"))
     row = (
-        f"    {{{_literal(path.name)}, {{{', '.join(map(str, digest.digest()))}}}, "
+        f"    {{{_format_literal(path.name)}, {{{', '.join(map(str, digest.digest()))}}}, "
         f"{len(content)}u,\n"
-        f"     {_literal(described)},\n"
+        f"     {_format_literal(described)},\n"
         f"     {given}, {found}, {run}, {reset}, &m{number}_arena, &m{number}_arena_bytes, "
         f"{len(io.inputs)}, {len(io.outputs)}, m{number}_sizes}},\n"
     )
-    return _Entry(path.name, digest.hexdigest(), row, declared, wrapper, _payload(io), len(sizes))
+    return _Entry(
+        path.name, digest.hexdigest(), row, declared, wrapper, _compute_payload(io), len(sizes)
+    )
 
 
-def _table(entries: Sequence[_Entry]) -> str:
+def _format_table(entries: Sequence[_Entry]) -> str:
     """Return the source of the table of models."""
     largest = max((entry.inputs for entry in entries), default=0)
     tensors = max((entry.tensors for entry in entries), default=0)
@@ -196,31 +208,32 @@ def _table(entries: Sequence[_Entry]) -> str:
     )
 
 
-def _literal(text: str) -> str:
+def _format_literal(text: str) -> str:
     """Return a string of C."""
     return (
         '"'
         + "".join(
-            c if c.isascii() and c.isprintable() and c not in '"\\?' else _escaped(c) for c in text
+            c if c.isascii() and c.isprintable() and c not in '"\\?' else _escape_character(c)
+            for c in text
         )
         + '"'
     )
 
 
-def _escaped(character: str) -> str:
+def _escape_character(character: str) -> str:
     return "".join(f"\\{byte:03o}" for byte in character.encode())
 
 
-def _bytes(spec: TensorSpec) -> int:
+def _count_bytes(spec: TensorSpec) -> int:
     return math.prod(length or 0 for length in spec.shape) * np.dtype(spec.dtype).itemsize
 
 
-def _payload(io: IOSpec) -> int:
-    sizes = [_bytes(spec) for spec in io.inputs]
+def _compute_payload(io: IOSpec) -> int:
+    sizes = [_count_bytes(spec) for spec in io.inputs]
     return sum(-(-size // _ALIGN) * _ALIGN for size in sizes[:-1]) + sum(sizes[-1:])
 
 
-def _found(compiler: str | None) -> str:
+def _find_compiler(compiler: str | None) -> str:
     if compiler is None:
         return C.check("the server in C")
     if shutil.which(compiler) is None:
@@ -233,14 +246,14 @@ def _found(compiler: str | None) -> str:
     return compiler
 
 
-def _compiled(command: str, flags: Sequence[str], source: Path, folder: Path) -> Path:
+def _compile_object(command: str, flags: Sequence[str], source: Path, folder: Path) -> Path:
     made = folder / f"{source.stem}.o"
     include = ("-I", str(FOLDER), "-I", str(FOLDER / "server"))
     _run([command, *flags, *_SECTIONS, *include, "-c", str(source), "-o", str(made)], source.name)
     return made
 
 
-def _linked(
+def _link_server(
     command: str,
     flags: Sequence[str],
     folder: Path,
@@ -249,8 +262,8 @@ def _linked(
     name: str,
 ) -> Path:
     table = folder / f"{name}_models.c"
-    table.write_text(_table(entries))
-    parts = [*objects, _compiled(command, [*_SERVER, *flags], table, folder)]
+    table.write_text(_format_table(entries))
+    parts = [*objects, _compile_object(command, [*_SERVER, *flags], table, folder)]
     made = folder / name
     strip = () if any(flag.startswith("-fsanitize") for flag in flags) else ("-s",)
     _run(

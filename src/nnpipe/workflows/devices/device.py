@@ -12,21 +12,21 @@ from typing import Any
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError, NNPipeError
-from nnpipe.core.messages import nearest
+from nnpipe.core.messages import suggest_name
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtime_protocol import RemoteOptions, RuntimeProtocol
 from nnpipe.experiment.settings import check_keys
-from nnpipe.report.formatting import BASES, prices
+from nnpipe.report.formatting import BASES, format_prices
 from nnpipe.workflows.candidates.deployment import Deployment
 from nnpipe.workflows.pipeline.entries import (
-    class_of,
-    component_of,
-    made_from,
-    made_of,
-    part_of,
-    text_of,
+    build_component,
+    build_from_settings,
+    get_section,
+    parse_class,
+    parse_component,
+    parse_text,
 )
-from nnpipe.workflows.sweep.grid import list_of, named
+from nnpipe.workflows.sweep.grid import describe_component, list_of
 
 ALL = "all"
 """The word that stands for all devices of a file."""
@@ -60,7 +60,7 @@ class Device:
     --------
     >>> from nnpipe.protocols import NetworkProtocol
     >>> board = Device("pi-5", NetworkProtocol(host="pi-5.lan"), cost_per_piece=80, tags=("arm",))
-    >>> board.here, board.address, board.price("EUR")
+    >>> board.here, board.address, board.format_price("EUR")
     (False, 'NetworkProtocol(host=pi-5.lan)', '80 EUR a piece')
     """
 
@@ -98,25 +98,25 @@ class Device:
     @property
     def address(self) -> str:
         """The way to it, as text."""
-        return "this machine" if self.protocol is None else named(self.protocol)
+        return "this machine" if self.protocol is None else describe_component(self.protocol)
 
-    def price(self, currency: str = "") -> str:
+    def format_price(self, currency: str = "") -> str:
         """Return what it costs, as text; empty if that is not known."""
-        return prices(self.cost_per_hour, self.cost_per_piece, currency)
+        return format_prices(self.cost_per_hour, self.cost_per_piece, currency)
 
-    def refusal(self, runtime: type[Runtime]) -> str:
+    def explain_refusal(self, runtime: type[Runtime]) -> str:
         """Return why it runs nothing of a runtime; empty if it may."""
-        if not self.runtimes or runtime.dotted_path() in self.runtimes:
+        if not self.runtimes or runtime.get_dotted_path() in self.runtimes:
             return ""
         served = ", ".join(path.rpartition(".")[2] for path in self.runtimes)
         return f"{self.name} serves {served}, not {runtime.__name__}"
 
-    def deployment(self, runtime: type[Runtime]) -> Deployment | None:
+    def get_deployment(self, runtime: type[Runtime]) -> Deployment | None:
         """Return how a runtime's candidates get there; ``None`` for this machine."""
-        protocol = self.runtimes.get(runtime.dotted_path(), self.protocol)
+        protocol = self.runtimes.get(runtime.get_dotted_path(), self.protocol)
         return None if protocol is None else Deployment(protocol, self.remote)
 
-    def deployments(self) -> dict[str, Deployment]:
+    def list_deployments(self) -> dict[str, Deployment]:
         """Return how to get to each of its servers, by the runtimes served there; by an empty
         text if there is one.
         """
@@ -163,7 +163,7 @@ class Fleet:
     Examples
     --------
     >>> fleet = Fleet((Device("laptop", tags=("x86",)),), currency="EUR")
-    >>> [device.name for device in fleet.chosen(["x86"])]
+    >>> [device.name for device in fleet.find_devices(["x86"])]
     ['laptop']
     """
 
@@ -172,10 +172,10 @@ class Fleet:
     leases: str = ""
 
     def only(self, words: Sequence[str], where: str = "targets") -> Fleet:
-        """Return it with the devices of :meth:`chosen` alone."""
-        return dataclasses.replace(self, devices=self.chosen(words, where))
+        """Return it with the devices of :meth:`find_devices` alone."""
+        return dataclasses.replace(self, devices=self.find_devices(words, where))
 
-    def chosen(self, words: Sequence[str], where: str = "targets") -> tuple[Device, ...]:
+    def find_devices(self, words: Sequence[str], where: str = "targets") -> tuple[Device, ...]:
         """Return the devices with these names or tags, each once and in the order of the file.
 
         Parameters
@@ -197,7 +197,9 @@ class Fleet:
         }
         for word in words:
             if word not in known:
-                hint = nearest(word, known) or f"; there are: {', '.join(sorted(known - {ALL}))}"
+                hint = (
+                    suggest_name(word, known) or f"; there are: {', '.join(sorted(known - {ALL}))}"
+                )
                 raise ConfigError(f"{where}: no device has the name or the tag {word!r}{hint}")
         wanted = set(words)
         return tuple(each for each in self.devices if wanted & {ALL, each.name, *each.tags})
@@ -229,14 +231,14 @@ def read_devices(settings: str | Path | Mapping[str, Any]) -> Fleet:
     ...         {"name": "pi-5", "protocol": "NetworkProtocol", "cost_per_piece": 80, "tags": ["arm"]},
     ...     ]
     ... })
-    >>> [device.name for device in fleet.chosen(["arm"])], fleet.devices[0].here
+    >>> [device.name for device in fleet.find_devices(["arm"])], fleet.devices[0].here
     (['pi-5'], True)
     """
     check_call(read_devices, locals())
-    return made_from(settings, (), fleet_of)
+    return build_from_settings(settings, (), parse_fleet)
 
 
-def fleet_of(settings: Mapping[str, Any]) -> Fleet:
+def parse_fleet(settings: Mapping[str, Any]) -> Fleet:
     """Return the devices of the content of a file.
 
     Raises
@@ -246,7 +248,8 @@ def fleet_of(settings: Mapping[str, Any]) -> Fleet:
     """
     data = check_keys(dict(settings), KEYS, "devices", ("devices",))
     devices = tuple(
-        _device(entry, f"devices.{place}") for place, entry in enumerate(list_of(data, "devices"))
+        _parse_device(entry, f"devices.{place}")
+        for place, entry in enumerate(list_of(data, "devices"))
     )
     for place, device in enumerate(devices):
         first = next(n for n, other in enumerate(devices) if other.name == device.name)
@@ -260,33 +263,36 @@ def fleet_of(settings: Mapping[str, Any]) -> Fleet:
                 f"already"
             )
     texts = {
-        key: text_of(data[key], key) for key in ("currency", "leases") if data.get(key) is not None
+        key: parse_text(data[key], key)
+        for key in ("currency", "leases")
+        if data.get(key) is not None
     }
     return Fleet(devices, **texts)
 
 
-def _device(entry: Any, where: str) -> Device:
+def _parse_device(entry: Any, where: str) -> Device:
     data = check_keys(entry, DEVICE_KEYS, where, ("name",))
-    name = text_of(data["name"], f"{where}.name")
+    name = parse_text(data["name"], f"{where}.name")
     protocol = None
     if data.get("protocol") is not None:
-        protocol = component_of(data["protocol"], RuntimeProtocol, f"{where}.protocol")
+        protocol = parse_component(data["protocol"], RuntimeProtocol, f"{where}.protocol")
         protocol.check_installed()
     elif data.get("remote") is not None:
         raise ConfigError(f"{where}.remote: is for targets; name the way to this one: protocol")
     description = (
-        text_of(data["description"], f"{where}.description") if data.get("description") else ""
+        parse_text(data["description"], f"{where}.description") if data.get("description") else ""
     )
     tags = tuple(
-        text_of(tag, f"{where}.tags.{place}") for place, tag in enumerate(_tags(data, where))
+        parse_text(tag, f"{where}.tags.{place}")
+        for place, tag in enumerate(_parse_tags(data, where))
     )
     costs = {
-        basis: _cost(data[basis], f"{where}.{basis}")
+        basis: _parse_cost(data[basis], f"{where}.{basis}")
         for basis in BASES
         if data.get(basis) is not None
     }
-    remote = made_of(RemoteOptions, part_of(data, "remote"), f"{where}.remote")
-    runtimes = _runtimes(data, protocol, f"{where}.runtimes")
+    remote = build_component(RemoteOptions, get_section(data, "remote"), f"{where}.remote")
+    runtimes = _parse_runtimes(data, protocol, f"{where}.runtimes")
     try:
         return Device(name, protocol, remote, description, tags=tags, runtimes=runtimes, **costs)
     except ConfigError as error:
@@ -295,20 +301,20 @@ def _device(entry: Any, where: str) -> Device:
         ) from None
 
 
-def _tags(data: Mapping[str, Any], where: str) -> list[Any]:
+def _parse_tags(data: Mapping[str, Any], where: str) -> list[Any]:
     given = data.get("tags")
     if given is not None and not isinstance(given, list):
         raise ConfigError(f"{where}.tags: expected a list, found {given!r}")
     return given or []
 
 
-def _cost(given: Any, where: str) -> float:
+def _parse_cost(given: Any, where: str) -> float:
     if isinstance(given, bool) or not isinstance(given, (int, float)):
         raise ConfigError(f"{where}: expected a number from 0 upwards, found {given!r}")
     return float(given)
 
 
-def _runtimes(
+def _parse_runtimes(
     data: Mapping[str, Any], protocol: RuntimeProtocol | None, where: str
 ) -> dict[str, Any]:
     """Return the ways to the servers of a device, by runtime."""
@@ -323,7 +329,7 @@ def _runtimes(
     found: dict[str, Any] = {}
     for name in given:
         place = f"{where}.{name}" if isinstance(given, dict) else where
-        path = class_of({"class": name}, Runtime, place).dotted_path()
+        path = parse_class({"class": name}, Runtime, place).get_dotted_path()
         found[path] = protocol
         if isinstance(given, dict) and given[name]:
             if protocol is None:

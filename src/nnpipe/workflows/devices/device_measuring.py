@@ -29,12 +29,12 @@ from nnpipe.core.errors import (
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.device_queues import DeviceTicket
 from nnpipe.workflows.candidates.deployment import Deployment
-from nnpipe.workflows.candidates.measure import device_worker
+from nnpipe.workflows.candidates.measure import create_device_worker
 from nnpipe.workflows.devices.device import Device, Fleet
-from nnpipe.workflows.devices.inspection import FAILED, state_of
+from nnpipe.workflows.devices.inspection import FAILED, fetch_state
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 from nnpipe.workflows.isolation.worker_template import WorkerTemplate
-from nnpipe.workflows.journal import said
+from nnpipe.workflows.journal import get_error_message
 from nnpipe.workflows.workers.machine_turns import LeaseRenewal
 
 log = logging.getLogger("nnpipe")
@@ -79,11 +79,11 @@ class DeviceTurns(Closing):
         self._renewal.close()
         for number in list(self._held):
             with contextlib.suppress(NNPipeError):
-                self._database.devices.give_back(number)
+                self._database.devices.release(number)
         self._database.close()
 
     @contextmanager
-    def turn(self, device: Device) -> Iterator[None]:
+    def lock_device(self, device: Device) -> Iterator[None]:
         """Wait for a device, and hold it in the block.
 
         Raises
@@ -94,31 +94,35 @@ class DeviceTurns(Closing):
             If the database cannot be used, or the turns are closed by another thread.
         """
         queues = self._database.devices
-        number = queues.ask(device.name, who(), self._purpose, self._seconds)
+        number = queues.ask(device.name, describe_process(), self._purpose, self._seconds)
         self._held.add(number)
         try:
-            with self._renewal.of(device.name, lambda: queues.advance(number, self._seconds)):
+            with self._renewal.renew_lease(
+                device.name, lambda: queues.advance(number, self._seconds)
+            ):
                 self._wait(device, number)
                 yield
         except BaseException:
-            self._give_back(number)
+            self._release_lease(number)
             raise
-        if not self._give_back(number):
+        if not self._release_lease(number):
             raise DeviceLeaseLost(f"{device.name}: its lease expired while it was used")
 
-    def _give_back(self, number: int) -> bool:
+    def _release_lease(self, number: int) -> bool:
         self._held.discard(number)
-        return self._database.devices.give_back(number)
+        return self._database.devices.release(number)
 
     def _wait(self, device: Device, number: int) -> None:
         queues, pause, shown = self._database.devices, _SHORTEST_TURN_PAUSE, ""
         while True:
-            tickets = queues.tickets(device.name)  # only who is the first has something to write
+            tickets = queues.list_tickets(
+                device.name
+            )  # only who is the first has something to write
             if number not in [each.number for each in tickets]:
                 raise DeviceLeaseLost(f"{device.name}: its lease expired while it was waited for")
             if tickets[0].number == number and queues.advance(number, self._seconds):
                 return
-            told = in_use(tickets)
+            told = describe_queue(tickets)
             if told != shown and tickets[0].granted is not None:
                 log.info("%s is %s", device.name, told)
                 shown = told
@@ -127,7 +131,7 @@ class DeviceTurns(Closing):
             pause = min(2 * pause, _LONGEST_TURN_PAUSE)
 
 
-def who() -> str:
+def describe_process() -> str:
     """Return the user, the machine and the process, as others who wait for a device are told."""
     try:
         user = getpass.getuser()
@@ -136,7 +140,7 @@ def who() -> str:
     return f"{user}@{platform.node()} (process {os.getpid()})"
 
 
-def in_use(tickets: Sequence[DeviceTicket]) -> str:
+def describe_queue(tickets: Sequence[DeviceTicket]) -> str:
     """Return who holds a device since when, and how many wait, as text."""
     if not tickets:
         return "free"
@@ -150,7 +154,7 @@ def in_use(tickets: Sequence[DeviceTicket]) -> str:
     return f"held by {first.holder} since {since} UTC for {first.purpose}{queue}"
 
 
-def users_of(fleet: Fleet) -> dict[str, str]:
+def list_device_users(fleet: Fleet) -> dict[str, str]:
     """Return who holds which device since when, and how many wait, by the device's name; without
     leases, nothing.
 
@@ -162,9 +166,10 @@ def users_of(fleet: Fleet) -> dict[str, str]:
     if not fleet.leases:
         return {}
     with RunDatabase(fleet.leases) as database:
-        tickets = database.devices.tickets()
+        tickets = database.devices.list_tickets()
     return {
-        each.name: in_use([t for t in tickets if t.device == each.name]) for each in fleet.devices
+        each.name: describe_queue([t for t in tickets if t.device == each.name])
+        for each in fleet.devices
     }
 
 
@@ -246,7 +251,7 @@ class DeviceMeasuring(Closing):
         template: WorkerTemplate | None = None,
     ) -> None:
         self._name, self._patience, self._working, self._turn = name, patience, working, turn
-        self._worker = device_worker(template)
+        self._worker = create_device_worker(template)
         self._stop = threading.Event()
 
     def close(self) -> None:
@@ -273,15 +278,15 @@ class DeviceMeasuring(Closing):
                 if self._stop.is_set():
                     raise DeviceAway(f"{self._name}: the sweep was stopped") from None
                 if isinstance(error, AuthenticationError):
-                    raise DeviceAway(f"{self._name}: {said(error)}") from None
+                    raise DeviceAway(f"{self._name}: {get_error_message(error)}") from None
                 if _is_busy(error):
-                    log.info("%s is busy: %s", self._name, said(error))
+                    log.info("%s is busy: %s", self._name, get_error_message(error))
                     # so that two who wait do not knock together
                     self._stop.wait(pause * random.uniform(0.5, 1.0))
                     pause = min(2 * pause, _LONGEST_PAUSE)
                     continue
                 if isinstance(error, DeviceLeaseLost):  # somebody else may have used it meanwhile
-                    log.warning("%s, so that is measured again", said(error))
+                    log.warning("%s, so that is measured again", get_error_message(error))
                     continue
                 if not _is_loss(error):
                     raise
@@ -289,20 +294,20 @@ class DeviceMeasuring(Closing):
                 if losses >= MOST_LOSSES:
                     text = (
                         f"{self._name} was lost in each of {losses} attempts, the last time: "
-                        f"{said(error)}"
+                        f"{get_error_message(error)}"
                     )
                     raise NNPipeError(text) from None
-                log.warning("%s was lost: %s", self._name, said(error))
+                log.warning("%s was lost: %s", self._name, get_error_message(error))
                 self._wait_for(deployment, error)
 
     def _wait_for(self, deployment: Deployment, error: NNPipeError) -> None:
         """Wait until the device answers."""
         begin, pause = time.monotonic(), _SHORTEST_PAUSE
-        reason = said(error)
+        reason = get_error_message(error)
         self._working.end(self._name)
         try:
             while True:
-                state, told = state_of(deployment)
+                state, told = fetch_state(deployment)
                 if state != FAILED:
                     log.info("%s is back after %.1f s", self._name, time.monotonic() - begin)
                     return
@@ -369,7 +374,11 @@ class FleetMeasuring(Closing):
         self._turns = DeviceTurns(leases, purpose) if leases and devices else None
         self._measuring = {
             each.name: DeviceMeasuring(
-                each.name, patience, self.working, functools.partial(self.turn, each), template
+                each.name,
+                patience,
+                self.working,
+                functools.partial(self.lock_device, each),
+                template,
             )
             for each in devices
         }
@@ -385,6 +394,6 @@ class FleetMeasuring(Closing):
         """Return what carries out measurements on one of the devices."""
         return self._measuring[device.name]
 
-    def turn(self, device: Device) -> AbstractContextManager[object]:
+    def lock_device(self, device: Device) -> AbstractContextManager[object]:
         """Return the turn of one measurement on a device."""
-        return nullcontext() if self._turns is None else self._turns.turn(device)
+        return nullcontext() if self._turns is None else self._turns.lock_device(device)

@@ -16,15 +16,15 @@ import numpy as np
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import NNPipeError, TargetError
-from nnpipe.core.leases import temporary_folder
+from nnpipe.core.leases import create_temporary_folder
 from nnpipe.core.registry import components
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.frameworks.c_source import FORMAT, write_c_source
-from nnpipe.measuring.host import framework_versions, host_facts
+from nnpipe.measuring.host import get_framework_versions, read_host_facts
 from nnpipe.workflows.candidates.deployment import Deployment
 from nnpipe.workflows.devices.device import Device
-from nnpipe.workflows.journal import said
+from nnpipe.workflows.journal import get_error_message
 
 if TYPE_CHECKING:
     from nnpipe.protocols.client.connection import Connection
@@ -72,7 +72,7 @@ def write_trial_models(folder: Path, formats: Collection[str] = ()) -> Iterator[
                 else ("t_first", "t_second", "t_difference")
             )
             first, second, difference = (TensorSpec(each, _SHAPE, "float32") for each in names)
-            yield Artifact.of(path, name, IOSpec((first, second), (difference,)))
+            yield Artifact.create(path, name, IOSpec((first, second), (difference,)))
     if not formats or FORMAT in formats:
         path = folder / f"difference.{FORMAT}"
         first, second, difference = (
@@ -82,10 +82,10 @@ def write_trial_models(folder: Path, formats: Collection[str] = ()) -> Iterator[
         write_c_source(
             path, _IN_C, io, {"arena_bytes": 48, "arena_lower_bound": 48, "constant_bytes": 0}
         )
-        yield Artifact.of(path, FORMAT, io)
+        yield Artifact.create(path, FORMAT, io)
 
 
-def trial_batch(artifact: Artifact, seed: int) -> tuple[Batch, np.ndarray]:
+def make_trial_batch(artifact: Artifact, seed: int) -> tuple[Batch, np.ndarray]:
     """Return inputs of a test model, and its output: float32 ``(1, 4)``, which is exact in any
     runtime.
     """
@@ -140,7 +140,7 @@ class Inspection:
 
 def ping(devices: Sequence[Device]) -> list[Inspection]:
     """Connect to every server of devices, all at the same time, and return what each answered."""
-    return _all(devices, _reached)
+    return _inspect_all(devices, _check_connection)
 
 
 def try_out(devices: Sequence[Device]) -> list[Inspection]:
@@ -150,13 +150,13 @@ def try_out(devices: Sequence[Device]) -> list[Inspection]:
     What the machines tell about themselves comes with it, since they do so when they have loaded a
     model.
     """
-    return _all(devices, _tried)
+    return _inspect_all(devices, _run_trial_models)
 
 
-def _all(
+def _inspect_all(
     devices: Sequence[Device], look: Callable[[Device, str, Deployment], Inspection]
 ) -> list[Inspection]:
-    servers = [(each, *server) for each in devices for server in each.deployments().items()]
+    servers = [(each, *server) for each in devices for server in each.list_deployments().items()]
     with ThreadPoolExecutor(min(max(len(servers), 1), _MOST_AT_ONCE)) as pool:
         known = dict(
             zip(
@@ -168,93 +168,95 @@ def _all(
     found = []
     for each in devices:
         if each.here:
-            found.append(Inspection(each, "", FREE, "this machine", facts=_here()))
-        found += [known[each.name, title] for title in each.deployments()]
+            found.append(Inspection(each, "", FREE, "this machine", facts=_describe_machine()))
+        found += [known[each.name, title] for title in each.list_deployments()]
     return found
 
 
-def _here() -> dict[str, Any]:
-    return {"host": host_facts(), "frameworks": framework_versions()}
+def _describe_machine() -> dict[str, Any]:
+    return {"host": read_host_facts(), "frameworks": get_framework_versions()}
 
 
-def _reached(device: Device, server: str, deployment: Deployment) -> Inspection:
+def _check_connection(device: Device, server: str, deployment: Deployment) -> Inspection:
     begin = time.monotonic()
-    state, reason = state_of(deployment)
+    state, reason = fetch_state(deployment)
     return Inspection(device, server, state, reason, time.monotonic() - begin)
 
 
-def state_of(deployment: Deployment) -> tuple[str, str]:
+def fetch_state(deployment: Deployment) -> tuple[str, str]:
     """Connect to a server, and return its state, and why it failed or what it said."""
     from nnpipe.protocols.conversation.frame import ErrorCode
 
     try:
-        with _greeted(deployment):
+        with _open_connection(deployment):
             return FREE, ""
     except TargetError as error:
-        return (BUSY if error.code == ErrorCode.BUSY else FAILED), said(error)
+        return (BUSY if error.code == ErrorCode.BUSY else FAILED), get_error_message(error)
     except NNPipeError as error:
-        return FAILED, said(error)
+        return FAILED, get_error_message(error)
 
 
 @contextlib.contextmanager
-def _greeted(deployment: Deployment) -> Iterator[Connection]:
+def _open_connection(deployment: Deployment) -> Iterator[Connection]:
     from nnpipe.protocols.client.connection import Connection
     from nnpipe.protocols.conversation.host import HostConversation
 
-    conversation = HostConversation(token=deployment.remote.token())
+    conversation = HostConversation(token=deployment.remote.read_token())
     with contextlib.closing(Connection(deployment.protocol.connect(), conversation)) as connection:
-        connection.greet()
+        connection.perform_handshake()
         yield connection
 
 
-def _counter(deployment: Deployment) -> dict[str, Any]:
+def _fetch_counter(deployment: Deployment) -> dict[str, Any]:
     """Return what a server counts, which it tells without a model."""
     from nnpipe.protocols.conversation.frame import FrameFlag, FrameKind
     from nnpipe.protocols.conversation.payloads import Stats
 
-    with _greeted(deployment) as connection:
+    with _open_connection(deployment) as connection:
         stats = Stats.unpack(connection.ask(FrameKind.STATS, (), FrameFlag.CLOCK))
     return {"counter": stats.counter.name.lower(), "rate": stats.rate}
 
 
-def _tried(device: Device, server: str, deployment: Deployment) -> Inspection:
+def _run_trial_models(device: Device, server: str, deployment: Deployment) -> Inspection:
     from nnpipe.protocols.conversation.frame import ErrorCode
 
-    reached = _reached(device, server, deployment)
+    reached = _check_connection(device, server, deployment)
     if reached.state != FREE:
         return reached
     refusals, forbidden = [], ""
-    with temporary_folder() as folder:
-        for model in write_trial_models(folder, _formats(device, deployment)):
+    with create_temporary_folder() as folder:
+        for model in write_trial_models(folder, _fetch_formats(device, deployment)):
             try:
                 return _run(reached, deployment, model)
             except TargetError as error:
-                refusals.append(said(error))
+                refusals.append(get_error_message(error))
                 if error.code == ErrorCode.BUSY:  # somebody came in between
-                    return Inspection(device, server, BUSY, said(error), reached.seconds)
+                    return Inspection(
+                        device, server, BUSY, get_error_message(error), reached.seconds
+                    )
                 if error.code == ErrorCode.NATIVE_CODE:
-                    forbidden = said(error)
+                    forbidden = get_error_message(error)
                 elif error.code != ErrorCode.MODEL:
                     break
             except NNPipeError as error:
-                refusals.append(said(error))
+                refusals.append(get_error_message(error))
                 break
     if refusals and not forbidden:
         return Inspection(device, server, FAILED, "; ".join(refusals), reached.seconds)
     why = forbidden or "there is no tiny model in a format that its runtimes take"
     try:
-        return Inspection(device, server, UNTRIED, why, reached.seconds, _counter(deployment))
+        return Inspection(device, server, UNTRIED, why, reached.seconds, _fetch_counter(deployment))
     except NNPipeError as error:
-        return Inspection(device, server, FAILED, said(error), reached.seconds)
+        return Inspection(device, server, FAILED, get_error_message(error), reached.seconds)
 
 
-def _formats(device: Device, deployment: Deployment) -> set[str]:
+def _fetch_formats(device: Device, deployment: Deployment) -> set[str]:
     """Return the formats that the runtimes of a server take; empty if these are not known."""
     served = [path for path, protocol in device.runtimes.items() if protocol == deployment.protocol]
     return {
         format
         for cls in components(Runtime)
-        if cls.dotted_path() in served
+        if cls.get_dotted_path() in served
         for format in cls.accepts
     }
 
@@ -264,7 +266,7 @@ def _run(reached: Inspection, deployment: Deployment, model: Any) -> Inspection:
 
     with open_session(deployment.protocol, model, deployment.remote) as session:
         for seed in range(_INFERENCES):
-            batch, right = trial_batch(model, seed)
+            batch, right = make_trial_batch(model, seed)
             (found,) = session.infer(batch).values()
             if not np.array_equal(np.asarray(found).reshape(right.shape), right):
                 shown = f"{np.asarray(found).ravel().tolist()} instead of {right.ravel().tolist()}"

@@ -7,32 +7,32 @@ from nnpipe.report.formatting import BASES
 from nnpipe.workflows.pipeline.schema import (
     DIALECT,
     Schema,
-    arguments_schema,
-    choice,
-    object_schema,
+    build_arguments_schema,
+    build_choice_schema,
+    build_object_schema,
 )
 
 
-def schema(of_plugins: bool = True) -> Schema:
+def build_devices_schema(of_plugins: bool = True) -> Schema:
     """Return the JSON Schema (draft 2020-12) of files of devices, for all protocols, optionally
     those of plugins.
     """
-    return {"$schema": DIALECT, "title": "nnpipe devices", **fleet_schema(of_plugins)}
+    return {"$schema": DIALECT, "title": "nnpipe devices", **build_fleet_schema(of_plugins)}
 
 
-def fleet_schema(of_plugins: bool) -> Schema:
+def build_fleet_schema(of_plugins: bool) -> Schema:
     """Return the schema of the content of such a file."""
     text = {"type": "string", "minLength": 1}
     cost = {"anyOf": [{"type": "number", "minimum": 0}, {"type": "null"}]}
-    device = object_schema(
+    device = build_object_schema(
         {
             "name": text
             | {"description": "by which results are kept: a new machine deserves a new name"},
             "protocol": {
-                "anyOf": [choice(RuntimeProtocol, {}, of_plugins), {"type": "null"}],
+                "anyOf": [build_choice_schema(RuntimeProtocol, {}, of_plugins), {"type": "null"}],
                 "description": "the way to its server; left out: it is this machine",
             },
-            "remote": arguments_schema(RemoteOptions),
+            "remote": build_arguments_schema(RemoteOptions),
             "description": text | {"description": "what it is"},
             **{
                 basis: cost | {"description": f"what it costs {words}"}
@@ -53,7 +53,7 @@ def fleet_schema(of_plugins: bool) -> Schema:
         },
         ("name",),
     )
-    return object_schema(
+    return build_object_schema(
         {
             "currency": text | {"description": "of all costs"},
             "leases": text

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.analysis.channel_errors import COARSE, TensorError, outlying
+from nnpipe.analysis.channel_errors import COARSE, TensorError, find_outliers
 from nnpipe.analysis.layer_times import LayerTimes
 from nnpipe.analysis.operation_costs import GraphCost
 from nnpipe.report.charts import BoxGraph, GraphBox
 from nnpipe.report.document import Table
-from nnpipe.report.formatting import NOTHING, clean, share, shortened
+from nnpipe.report.formatting import NOTHING, clean, format_share, shorten
 from nnpipe.workflows.explanation.layer_errors import LayerErrors
 
 _MOST = 3
@@ -23,7 +23,7 @@ _FEW_LARGE = 10.0  # decibels by which all values together have less noise than 
 
 def with_errors(table: Table, errors: LayerErrors, covered: Sequence[Sequence[str]]) -> Table:
     """Return a table with the errors of the operations that each row covers."""
-    worst = worst_errors(errors, covered)
+    worst = find_worst_errors(errors, covered)
     rows = tuple(
         (
             *row,
@@ -35,7 +35,9 @@ def with_errors(table: Table, errors: LayerErrors, covered: Sequence[Sequence[st
     return replace(table, header=(*table.header, "error (dB)", "worst channel"), rows=rows)
 
 
-def error_columns(errors: LayerErrors, covered: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+def build_error_columns(
+    errors: LayerErrors, covered: Sequence[Sequence[str]]
+) -> list[dict[str, Any]]:
     """Return the errors of the operations that each row covers, for a table of plain numbers."""
     return [
         {
@@ -44,29 +46,32 @@ def error_columns(errors: LayerErrors, covered: Sequence[Sequence[str]]) -> list
             "error_whole_db": None if each is None else each.whole,
             "worst_channels": "" if each is None else " ".join(map(str, each.worst_channels)),
         }
-        for each in worst_errors(errors, covered)
+        for each in find_worst_errors(errors, covered)
     ]
 
 
-def faults(errors: LayerErrors) -> tuple[str, ...]:
+def describe_faults(errors: LayerErrors) -> tuple[str, ...]:
     """Return what loses accuracy and why, the worst first; nothing of a sound model.
 
     Tensors of which half the channels are lost come first: rounding allows that loss, but few
     networks bear it.
     """
-    lost = outlying(errors.errors)
+    lost = find_outliers(errors.errors)
     suspects = {each.level.operation: each.told for each in reversed(errors.suspects)}
-    told = [f"{_named(each)}: {_loss(each, suspects.get(each.source, ''))}" for each in lost]
+    told = [
+        f"{_describe_tensor(each)}: {_format_loss(each, suspects.get(each.source, ''))}"
+        for each in lost
+    ]
     known = {each.source for each in lost}
     told += [
-        f"{shortened(clean(each.name), _NAME)}: {each.told}"
+        f"{shorten(clean(each.name), _NAME)}: {each.told}"
         for each in errors.suspects
         if each.level.operation not in known
     ]
     return tuple(told[:_MOST])
 
 
-def error_sentence(errors: LayerErrors) -> str:
+def format_error_sentence(errors: LayerErrors) -> str:
     """Return the usual error and the number of samples."""
     usual = float(np.median([each.median for each in errors.errors]))
     return (
@@ -76,13 +81,13 @@ def error_sentence(errors: LayerErrors) -> str:
     )
 
 
-def _named(each: TensorError) -> str:
+def _describe_tensor(each: TensorError) -> str:
     names = dict.fromkeys((*each.within, each.source))
-    source = ", ".join(shortened(clean(name), _NAME) for name in names)
-    return f"{shortened(clean(each.operation), _NAME)} ({source} of the source)"
+    source = ", ".join(shorten(clean(name), _NAME) for name in names)
+    return f"{shorten(clean(each.operation), _NAME)} ({source} of the source)"
 
 
-def _loss(each: TensorError, cause: str) -> str:
+def _format_loss(each: TensorError, cause: str) -> str:
     if each.median >= COARSE:
         worst = f"channel {each.worst_channels[0]} has only {each.lowest:.1f} dB"
         return f"{worst}, half of the others {each.median:.1f} or more"
@@ -91,7 +96,9 @@ def _loss(each: TensorError, cause: str) -> str:
     return f"half of its channels have {each.median:.1f} dB or less{f'; {cause}' if cause else ''}"
 
 
-def worst_errors(errors: LayerErrors, covered: Sequence[Sequence[str]]) -> list[TensorError | None]:
+def find_worst_errors(
+    errors: LayerErrors, covered: Sequence[Sequence[str]]
+) -> list[TensorError | None]:
     """Return the worst error of each group of operations; ``None`` where the source has none of
     their tensors.
     """
@@ -114,7 +121,7 @@ MOST_BOXES = 600
 _CLEAN, _LOST = 60.0, 10.0
 
 
-def time_graph(cost: GraphCost, times: LayerTimes) -> BoxGraph | None:
+def build_time_graph(cost: GraphCost, times: LayerTimes) -> BoxGraph | None:
     """Return the graph with the operations that a runtime fuses in one box, shaded by time; None
     if it is too large.
     """
@@ -128,21 +135,25 @@ def time_graph(cost: GraphCost, times: LayerTimes) -> BoxGraph | None:
         row = times.rows[key] if isinstance(key, int) else None
         first = cost.operations[members[0]]
         label = row.name if row else first.name
-        detail = f"{share(row.share, 1)}, {row.kind}" if row else "no step of its own"
+        detail = f"{format_share(row.share, 1)}, {row.kind}" if row else "no step of its own"
         tip = ", ".join(cost.operations[place].name for place in members)
         tip += f": {row.time_ns / 1e3:.3g} µs, {row.kernel} {row.precision}".rstrip() if row else ""
         boxes.append(GraphBox(label, detail, row.share / most if row else 0.0, tip))
-    return _graph(cost, places, boxes, f"share of the time of a run, up to {share(most, 1)}")
+    return _build_graph(
+        cost, places, boxes, f"share of the time of a run, up to {format_share(most, 1)}"
+    )
 
 
-def error_graph(cost: GraphCost, errors: LayerErrors) -> BoxGraph | None:
+def build_error_graph(cost: GraphCost, errors: LayerErrors) -> BoxGraph | None:
     """Return the graph with each operation shaded by the error that it adds; ``None`` if it is
     too large.
     """
     places = [[place] for place in range(len(cost.operations))]
     boxes = []
     for each, worst in zip(
-        cost.operations, worst_errors(errors, [(o.name,) for o in cost.operations]), strict=True
+        cost.operations,
+        find_worst_errors(errors, [(o.name,) for o in cost.operations]),
+        strict=True,
     ):
         if worst is None:
             boxes.append(
@@ -159,10 +170,10 @@ def error_graph(cost: GraphCost, errors: LayerErrors) -> BoxGraph | None:
     label = (
         f"error of the worst channel: {_CLEAN:g} dB signal to noise is white, {_LOST:g} dB darkest"
     )
-    return _graph(cost, places, boxes, label)
+    return _build_graph(cost, places, boxes, label)
 
 
-def _graph(
+def _build_graph(
     cost: GraphCost, places: list[list[int]], boxes: list[GraphBox], label: str
 ) -> BoxGraph | None:
     if len(boxes) > MOST_BOXES:
@@ -180,14 +191,14 @@ def _graph(
         for tensor in cost.operations[place].inputs
         if tensor.name in maker and maker[tensor.name] != number
     }
-    order = _ordered(len(boxes), list(arrows))
+    order = _sort_boxes(len(boxes), list(arrows))
     at = {number: place for place, number in enumerate(order)}
     return BoxGraph(
         tuple(boxes[number] for number in order), tuple((at[a], at[b]) for a, b in arrows), label
     )
 
 
-def _ordered(count: int, arrows: list[tuple[int, int]]) -> list[int]:
+def _sort_boxes(count: int, arrows: list[tuple[int, int]]) -> list[int]:
     """Return the boxes in an order in which each comes after those before it; arrows of a circle
     are left out.
     """

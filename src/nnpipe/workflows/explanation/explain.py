@@ -8,31 +8,39 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.analysis.layer_times import LayerTimes
-from nnpipe.analysis.operation_costs import graph_cost
+from nnpipe.analysis.operation_costs import compute_graph_cost
 from nnpipe.analysis.roofline import Ceilings
 from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.graph import Graph, Shapes, random_inputs
+from nnpipe.core.graph import Graph, Shapes, generate_random_inputs
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.registry import component_from, find
+from nnpipe.core.registry import create_component, find
 from nnpipe.core.runtime import Runtime
 from nnpipe.modelwrappers.files.file_formats import format_of
-from nnpipe.workflows.candidates.model_files import artifact_of
-from nnpipe.workflows.candidates.stages import prepared
+from nnpipe.workflows.candidates.model_files import read_artifact
+from nnpipe.workflows.candidates.stages import prepare_dataset
 from nnpipe.workflows.explanation.explain_result import ExplainResult
-from nnpipe.workflows.explanation.layer_errors import LayerErrors, layer_errors
-from nnpipe.workflows.explanation.layer_times import layer_times
-from nnpipe.workflows.explanation.profile_apart import memory_use, shown_by, wrapper_showing
-from nnpipe.workflows.file_facts import bytes_in_all
+from nnpipe.workflows.explanation.layer_errors import LayerErrors, compute_layer_errors
+from nnpipe.workflows.explanation.layer_times import compute_layer_times
+from nnpipe.workflows.explanation.profile_apart import (
+    find_graph_wrapper,
+    measure_memory,
+    open_graph_model,
+)
+from nnpipe.workflows.file_facts import compute_total_bytes
 from nnpipe.workflows.isolation.limits import call_limited, limit_process
-from nnpipe.workflows.user_inputs.data import inputs_of
-from nnpipe.workflows.user_inputs.inputs import given, opened_by, working_folder
-from nnpipe.workflows.verification.binding import bound
-from nnpipe.workflows.verification.claims import declared_claims, described, seen_claims
-from nnpipe.workflows.verification.compare_outputs import prepared_samples
+from nnpipe.workflows.user_inputs.data import convert_inputs
+from nnpipe.workflows.user_inputs.inputs import create_working_folder, import_inputs, import_model
+from nnpipe.workflows.verification.binding import match_tensors
+from nnpipe.workflows.verification.claims import (
+    get_declared_claims,
+    infer_claims,
+    read_artifact_description,
+)
+from nnpipe.workflows.verification.compare_outputs import prepare_samples
 
 
 def explain(
@@ -125,47 +133,49 @@ def explain(
             _check_opens(
                 Path(file), wanted if file is model else {}, made if file is model else None
             )
-    with working_folder() as folder:
+    with create_working_folder() as folder:
         if made is not None or against is not None:
-            path = _file_of(model)
-            with shown_by(path) as live:
-                found = _explained(path.name, live, wanted)
+            path = _get_model_file(model)
+            with open_graph_model(path) as live:
+                found = _explain_graph(path.name, live, wanted)
                 if made is not None:
                     found = replace(
-                        found, times=_timed(path, made, live, wanted, runs), ceilings=ceilings
+                        found,
+                        times=_measure_layer_times(path, made, live, wanted, runs),
+                        ceilings=ceilings,
                     )
                 if against is not None:
                     found = replace(
-                        found, errors=_compared(path, live, against, data, samples, folder)
+                        found, errors=_compare_layers(path, live, against, data, samples, folder)
                     )
             return (
                 found
                 if made is None or not memory
-                else replace(found, memory=memory_use(path, made, wanted))
+                else replace(found, memory=measure_memory(path, made, wanted))
             )
         if isinstance(model, LiveModel):
-            return _explained(type(model.wrapper).__name__, model, wanted)
+            return _explain_graph(type(model.wrapper).__name__, model, wanted)
         if isinstance(model, ModelWrapper):
             with model.open() as live:
-                return _explained(type(model).__name__, live, wanted)
-        traced = None if data is None or isinstance(data, Dataset) else inputs_of(data)
-        wrapper, path = opened_by(model, folder, traced)[0]
+                return _explain_graph(type(model).__name__, live, wanted)
+        traced = None if data is None or isinstance(data, Dataset) else convert_inputs(data)
+        wrapper, path = import_model(model, folder, traced)[0]
         title = Path(path).name if isinstance(model, (str, Path, tuple)) else type(model).__name__
         with wrapper.open(path) as live:
-            return _explained(title, live, wanted)
+            return _explain_graph(title, live, wanted)
 
 
 def _check_opens(path: Path, shapes: Shapes, runtime: Runtime | None) -> None:
     """Raise :class:`ArtifactError` if opening a file, as is done below, crashes or exceeds its
     limits.
     """
-    wrapper, _ = wrapper_showing(path)
+    wrapper, _ = find_graph_wrapper(path)
     request = {
         "path": str(path),
         "shapes": {name: list(shape) for name, shape in shapes.items()},
         "runtime": None if runtime is None else runtime.describe(),
     }
-    call_limited(f"{__name__}:open_here", path, request, bytes_in_all(wrapper, path))
+    call_limited(f"{__name__}:open_here", path, request, compute_total_bytes(wrapper, path))
 
 
 def open_here(request: Mapping[str, Any]) -> None:
@@ -173,24 +183,24 @@ def open_here(request: Mapping[str, Any]) -> None:
     in this process.
     """
     path = Path(request["path"])
-    wrapper, here = wrapper_showing(path)
+    wrapper, here = find_graph_wrapper(path)
     limit_process(request["size"], wrapper)
     with wrapper.open(here) as live:
         live.get_sized_graph({name: tuple(shape) for name, shape in request["shapes"].items()})
     if request["runtime"] is not None:
-        runtime: Runtime = component_from(request["runtime"], Runtime)
+        runtime: Runtime = create_component(request["runtime"], Runtime)
         runtime.import_framework()
-        runtime.load(artifact_of(path, format_of(path), runtime)).close()
+        runtime.load(read_artifact(path, format_of(path), runtime)).close()
 
 
-def _explained(title: str, live: LiveModel, shapes: Shapes) -> ExplainResult:
+def _explain_graph(title: str, live: LiveModel, shapes: Shapes) -> ExplainResult:
     graph: Graph = live.get_sized_graph(shapes)
     return ExplainResult(
-        title, tuple(graph.tensors[name] for name in graph.inputs), graph_cost(graph)
+        title, tuple(graph.tensors[name] for name in graph.inputs), compute_graph_cost(graph)
     )
 
 
-def _file_of(model: Any) -> Path:
+def _get_model_file(model: Any) -> Path:
     """Return the model's file, which a runtime is to load."""
     if isinstance(model, (str, Path)):
         return Path(model)
@@ -201,26 +211,34 @@ def _file_of(model: Any) -> Path:
     )
 
 
-def _timed(path: Path, runtime: Runtime, live: LiveModel, shapes: Shapes, runs: int) -> LayerTimes:
+def _measure_layer_times(
+    path: Path, runtime: Runtime, live: LiveModel, shapes: Shapes, runs: int
+) -> LayerTimes:
     """Return the times of a file's layers in a runtime, on random inputs."""
-    with runtime.load(artifact_of(path, format_of(path), runtime)) as session:
-        times = session.profile(random_inputs(session.io, shapes), runs)
-    return layer_times(type(runtime).__name__, live.get_sized_graph(shapes), times)
+    with runtime.load(read_artifact(path, format_of(path), runtime)) as session:
+        times = session.profile(generate_random_inputs(session.io, shapes), runs)
+    return compute_layer_times(type(runtime).__name__, live.get_sized_graph(shapes), times)
 
 
-def _compared(
+def _compare_layers(
     path: Path, live: LiveModel, against: Any, data: Any, samples: int, folder: Path
 ) -> LayerErrors:
     """Return the errors of a model against its source."""
-    taken = data if isinstance(data, Dataset) else inputs_of(data)
-    ready = given(against, taken, folder, calibration_samples=0)
+    taken = data if isinstance(data, Dataset) else convert_inputs(data)
+    ready = import_inputs(against, taken, folder, calibration_samples=0)
     (wrapper, source_path), dataset = ready.models[0], ready.dataset
     assert dataset is not None
-    prepared(dataset)
+    prepare_dataset(dataset)
     with wrapper.for_samples(dataset.spec).open(source_path) as source:
-        made = described(path)
-        claims = None if made is None or made.parent is None else declared_claims(made, source_path)
-        batches = prepared_samples(source.wrapper, dataset, samples)
-        return layer_errors(
-            source, live, bound(source.io, live.io, {}), batches, claims or seen_claims(live)
+        made = read_artifact_description(path)
+        claims = (
+            None if made is None or made.parent is None else get_declared_claims(made, source_path)
+        )
+        batches = prepare_samples(source.wrapper, dataset, samples)
+        return compute_layer_errors(
+            source,
+            live,
+            match_tensors(source.io, live.io, {}),
+            batches,
+            claims or infer_claims(live),
         )

@@ -9,43 +9,57 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nnpipe.analysis.layer_times import LayerTimes, PairedLayers, side_by_side
+from nnpipe.analysis.layer_times import LayerTimes, PairedLayers, match_layer_times
 from nnpipe.analysis.operation_costs import UNKNOWN_KIND, GraphCost, OperationCost
 from nnpipe.analysis.roofline import Ceilings, RoofShare
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
-from nnpipe.core.foreign_text import csv_text, lines_of, show_text
+from nnpipe.core.foreign_text import format_csv, join_lines, show_text
 from nnpipe.core.tensors import TensorSpec
 from nnpipe.report.charts import BoxGraph, Lines, StackedBars
 from nnpipe.report.document import Table
 from nnpipe.report.drawing import pictures
 from nnpipe.report.drawing.pictures import draw
-from nnpipe.report.formatting import NOTHING, clean, count, digits, share, shortened, size
+from nnpipe.report.formatting import (
+    NOTHING,
+    clean,
+    format_count,
+    format_number,
+    format_share,
+    format_size,
+    shorten,
+)
 from nnpipe.report.layer_tables import (
     MemoryUse,
-    breakdown_chart,
-    kind_time_table,
-    layer_table,
-    memory_chart,
-    roof_chart,
-    roof_sentences,
-    roof_shares,
-    side_by_side_table,
-    time_sentences,
+    build_kind_time_table,
+    build_layer_table,
+    build_side_by_side_table,
+    compute_roof_shares,
+    describe_roof_shares,
+    describe_times,
+    plot_layers_on_roofline,
+    plot_memory,
+    plot_time_breakdown,
 )
 from nnpipe.report.writers.terminal import to_text
 from nnpipe.workflows.explanation.error_tables import (
-    error_columns,
-    error_graph,
-    error_sentence,
-    faults,
-    time_graph,
+    build_error_columns,
+    build_error_graph,
+    build_time_graph,
+    describe_faults,
+    format_error_sentence,
     with_errors,
 )
 from nnpipe.workflows.explanation.layer_errors import LayerErrors
-from nnpipe.workflows.explanation.reasons import Reason, Speedup, WhatIf, reasons, what_if
-from nnpipe.workflows.notebook import shown_table
+from nnpipe.workflows.explanation.reasons import (
+    Reason,
+    Speedup,
+    WhatIf,
+    find_reasons,
+    predict_speedups,
+)
+from nnpipe.workflows.notebook import format_html_table
 
 OPERATION_COLUMNS = (
     "name", "kind", "layer", "primitive", "details", "inputs", "outputs", "macs", "other_operations", "bytes_read",
@@ -53,7 +67,7 @@ OPERATION_COLUMNS = (
 )  # fmt: skip
 
 
-def operation_figures(each: OperationCost) -> dict[str, Any]:
+def describe_operation(each: OperationCost) -> dict[str, Any]:
     """Return the figures of an operation as JSON can hold them; ``None`` for what is not known."""
     known = each.arithmetic
     return {
@@ -75,25 +89,25 @@ def operation_figures(each: OperationCost) -> dict[str, Any]:
     }
 
 
-def operation_rows(cost: GraphCost) -> list[dict[str, Any]]:
+def build_operation_rows(cost: GraphCost) -> list[dict[str, Any]]:
     """Return a row of plain cells for each operation, with :data:`OPERATION_COLUMNS`."""
     rows = []
     for each in cost.operations:
         row = {
-            **operation_figures(each),
-            "inputs": _tensors(each.inputs),
-            "outputs": _tensors(each.outputs),
+            **describe_operation(each),
+            "inputs": _format_tensors(each.inputs),
+            "outputs": _format_tensors(each.outputs),
         }
         rows.append({name: row[name] for name in OPERATION_COLUMNS})
     return rows
 
 
-def layer_rows(times: LayerTimes) -> list[dict[str, Any]]:
+def build_layer_rows(times: LayerTimes) -> list[dict[str, Any]]:
     """Return a row of plain cells for each step of a runtime, and one for what belongs to none."""
     return [{**each.to_json(), "operations": " ".join(each.operations)} for each in times.rows]
 
 
-def _tensors(specs: Iterable[TensorSpec]) -> str:
+def _format_tensors(specs: Iterable[TensorSpec]) -> str:
     return " ".join(f"{'x'.join(map(str, spec.shape)) or '1'}:{spec.dtype}" for spec in specs)
 
 
@@ -131,7 +145,7 @@ class KindCost:
         return asdict(self)
 
 
-def kind_costs(cost: GraphCost) -> tuple[KindCost, ...]:
+def compute_kind_costs(cost: GraphCost) -> tuple[KindCost, ...]:
     """Return the sums by kind, those with the most arithmetic first."""
     groups: dict[str, list[OperationCost]] = {}
     for each in cost.operations:
@@ -140,9 +154,13 @@ def kind_costs(cost: GraphCost) -> tuple[KindCost, ...]:
         KindCost(
             kind,
             len(members),
-            _sum(None if each.arithmetic is None else each.arithmetic.macs for each in members),
-            _sum(None if each.arithmetic is None else each.arithmetic.others for each in members),
-            _sum(each.traffic for each in members),
+            _compute_sum(
+                None if each.arithmetic is None else each.arithmetic.macs for each in members
+            ),
+            _compute_sum(
+                None if each.arithmetic is None else each.arithmetic.others for each in members
+            ),
+            _compute_sum(each.traffic for each in members),
             sum(each.parameters for each in members),
         )
         for kind, members in groups.items()
@@ -152,7 +170,7 @@ def kind_costs(cost: GraphCost) -> tuple[KindCost, ...]:
     )
 
 
-def operation_table(cost: GraphCost) -> Table:
+def build_operation_table(cost: GraphCost) -> Table:
     """Return a table with a row for each operation."""
     header = (
         "operation",
@@ -168,61 +186,61 @@ def operation_table(cost: GraphCost) -> Table:
     )
     rows = tuple(
         (
-            shortened(clean(each.name), _NAME),
+            shorten(clean(each.name), _NAME),
             each.primitive
             if each.primitive != UNKNOWN_KIND
-            else f"{UNKNOWN_KIND} ({shortened(clean(each.kind), 24)})",
-            shortened(clean(each.details), _DETAILS),
-            _shapes(each),
-            count(None if each.arithmetic is None else each.arithmetic.macs),
-            count(each.parameters),
+            else f"{UNKNOWN_KIND} ({shorten(clean(each.kind), 24)})",
+            shorten(clean(each.details), _DETAILS),
+            _format_shapes(each),
+            format_count(None if each.arithmetic is None else each.arithmetic.macs),
+            format_count(each.parameters),
             _size(each.bytes_read),
             _size(each.bytes_written),
             _size(each.live_bytes),
-            digits(each.intensity),
+            format_number(each.intensity),
         )
         for each in cost.operations
     )
     return Table(header, rows)
 
 
-def kind_table(cost: GraphCost) -> Table:
+def build_kind_table(cost: GraphCost) -> Table:
     """Return a table with a row for each kind of primitive, with its share of all."""
-    kinds = kind_costs(cost)
+    kinds = compute_kind_costs(cost)
     macs, traffic = cost.arithmetic.macs, sum(each.traffic or 0 for each in kinds)
     rows = tuple(
         (
             each.kind,
-            count(each.operations),
-            count(each.macs),
-            _share(each.macs, macs),
+            format_count(each.operations),
+            format_count(each.macs),
+            _format_share(each.macs, macs),
             _size(each.traffic),
-            _share(each.traffic, traffic),
-            count(each.parameters),
+            _format_share(each.traffic, traffic),
+            format_count(each.parameters),
         )
         for each in kinds
     )
     return Table(("kind", "operations", "MACs", "share", "traffic", "of it", "parameters"), rows)
 
 
-def sentences(cost: GraphCost) -> list[str]:
+def describe_totals(cost: GraphCost) -> list[str]:
     """Return the totals, and what they do not include, as sentences."""
     total, peak = cost.arithmetic, cost.peak
     least = "at least " if cost.unknown else ""
     told = [
-        f"total: {least}{count(total.macs)} MACs and {count(total.others)} other operations; "
-        f"{count(cost.parameters)} parameters"
+        f"total: {least}{format_count(total.macs)} MACs and {format_count(total.others)} other "
+        f"operations; {format_count(cost.parameters)} parameters"
     ]
     if peak is not None:
         told.append(
-            f"peak of live memory: {count(peak.live_bytes)} bytes, at "
-            f"{shortened(clean(peak.name), 80)} "
+            f"peak of live memory: {format_count(peak.live_bytes)} bytes, at "
+            f"{shorten(clean(peak.name), 80)} "
             "(every value is kept until its last use, nothing fused)"
         )
     if cost.folded:
         told.append(
-            f"left out: {_operations(cost.folded)} on constants, which runtimes compute when they "
-            f"load it"
+            f"left out: {_format_operation_count(cost.folded)} on constants, which runtimes "
+            f"compute when they load it"
         )
     if cost.unknown:
         kinds = Counter(each.kind for each in cost.unknown)
@@ -231,13 +249,13 @@ def sentences(cost: GraphCost) -> list[str]:
         )
         more = f" and {len(kinds) - _MOST_KINDS} further kinds" if len(kinds) > _MOST_KINDS else ""
         told.append(
-            f"not counted: {_operations(cost.unknown)} without a rule or of unknown size: "
-            f"{named}{more}"
+            f"not counted: {_format_operation_count(cost.unknown)} without a rule or of unknown "
+            f"size: {named}{more}"
         )
     return told
 
 
-def _shapes(each: OperationCost) -> str:
+def _format_shapes(each: OperationCost) -> str:
     told = [
         " x ".join("?" if n is None else str(n) for n in spec.shape) + f" {spec.dtype}"
         for spec in each.outputs
@@ -246,19 +264,19 @@ def _shapes(each: OperationCost) -> str:
 
 
 def _size(value: int | None) -> str:
-    return NOTHING if value is None else size(value)
+    return NOTHING if value is None else format_size(value)
 
 
-def _share(part: int | None, whole: int) -> str:
-    return share(part / whole, 1) if part is not None and whole else NOTHING
+def _format_share(part: int | None, whole: int) -> str:
+    return format_share(part / whole, 1) if part is not None and whole else NOTHING
 
 
-def _sum(values: Iterable[int | None]) -> int | None:
+def _compute_sum(values: Iterable[int | None]) -> int | None:
     found = list(values)
     return None if None in found else sum(value or 0 for value in found)
 
 
-def _operations(found: Sized) -> str:
+def _format_operation_count(found: Sized) -> str:
     return "1 operation" if len(found) == 1 else f"{len(found)} operations"
 
 
@@ -309,7 +327,7 @@ class ExplainResult:
         return (
             ()
             if self.times is None or self.ceilings is None
-            else roof_shares(self.times, self.ceilings)
+            else compute_roof_shares(self.times, self.ceilings)
         )
 
     @property
@@ -317,14 +335,14 @@ class ExplainResult:
         """Return why a run takes its time, the greatest share first; none without times, or if
         nothing stands out.
         """
-        return () if self.times is None else reasons(self.times)
+        return () if self.times is None else find_reasons(self.times)
 
     @property
     def faults(self) -> tuple[str, ...]:
         """Return the operations that lose accuracy, and why, the worst first; none of a sound
         model.
         """
-        return () if self.errors is None else faults(self.errors)
+        return () if self.errors is None else describe_faults(self.errors)
 
     def what_if(self, *assumptions: str) -> tuple[WhatIf, ...]:
         """Return what a run would take if some steps were faster.
@@ -343,7 +361,7 @@ class ExplainResult:
         check_call(ExplainResult.what_if, locals())
         if self.times is None:
             raise ConfigError("what if: no times were measured; name a runtime")
-        return what_if(self.times, [Speedup.parse(each) for each in assumptions])
+        return predict_speedups(self.times, [Speedup.parse(each) for each in assumptions])
 
     @property
     def macs(self) -> int:
@@ -355,7 +373,7 @@ class ExplainResult:
     @property
     def kinds(self) -> tuple[KindCost, ...]:
         """Return the sums by kind of primitive, those with the most operations on numbers first."""
-        return kind_costs(self.cost)
+        return compute_kind_costs(self.cost)
 
     def show(self, breakdown: bool = False) -> None:
         """Print the tables; with ``breakdown`` only the sums by kind."""
@@ -371,28 +389,35 @@ class ExplainResult:
             tables = (
                 []
                 if breakdown
-                else [to_text(self._with_errors(layer_table(self.times, self.roof)))]
+                else [to_text(self._with_errors(build_layer_table(self.times, self.roof)))]
             )
-            tables += [to_text(kind_time_table(self.times)), lines_of(self._sentences())]
+            tables += [
+                to_text(build_kind_time_table(self.times)),
+                join_lines(self._list_sentences()),
+            ]
         else:
-            tables = [] if breakdown else [to_text(self._with_errors(operation_table(self.cost)))]
-            tables += [to_text(kind_table(self.cost)), lines_of(self._sentences())]
-        return "\n\n".join((lines_of([self.title]), *tables))
+            tables = (
+                [] if breakdown else [to_text(self._with_errors(build_operation_table(self.cost)))]
+            )
+            tables += [to_text(build_kind_table(self.cost)), join_lines(self._list_sentences())]
+        return "\n\n".join((join_lines([self.title]), *tables))
 
-    def _sentences(self) -> list[str]:
-        told = [] if self.times is None else time_sentences(self.times)
+    def _list_sentences(self) -> list[str]:
+        told = [] if self.times is None else describe_times(self.times)
         if self.times is not None and self.ceilings is not None:
-            told += roof_sentences(self.times, self.roof, self.ceilings)
+            told += describe_roof_shares(self.times, self.roof, self.ceilings)
         told += [f"reason: {each.text}" for each in self.reasons]
         if self.errors is not None:
-            told += [f"accuracy: {each}" for each in self.faults] + [error_sentence(self.errors)]
+            told += [f"accuracy: {each}" for each in self.faults] + [
+                format_error_sentence(self.errors)
+            ]
         return [
             *told,
-            *sentences(self.cost),
+            *describe_totals(self.cost),
             *(
                 []
                 if self.memory is None
-                else self.memory.sentences(
+                else self.memory.describe(
                     None if self.cost.peak is None else self.cost.peak.live_bytes
                 )
             ),
@@ -410,7 +435,7 @@ class ExplainResult:
             return [(each.name,) for each in self.cost.operations]
         return [each.operations for each in self.times.rows]
 
-    def beside(self, other: ExplainResult) -> tuple[PairedLayers, ...]:
+    def compare_layers(self, other: ExplainResult) -> tuple[PairedLayers, ...]:
         """Return the times of the same operations here and in another run of the network, layer by
         layer.
 
@@ -419,20 +444,19 @@ class ExplainResult:
         ConfigError
             If one of them has no times, or they have no operation in common.
         """
-        check_call(ExplainResult.beside, locals())
-        return side_by_side(*self._both(other))
+        check_call(ExplainResult.compare_layers, locals())
+        return match_layer_times(*self._require_times(other))
 
-    def beside_text(self, other: ExplainResult) -> str:
-        """Return :meth:`beside` as a table in text, and below it what a run takes there, and the
-        doubts.
-        """
-        check_call(ExplainResult.beside_text, locals())
-        first, second = self._both(other)
+    def format_layer_comparison(self, other: ExplainResult) -> str:
+        """Return :meth:`compare_layers` as a table in text, and below it what a run takes there,
+        and the doubts."""
+        check_call(ExplainResult.format_layer_comparison, locals())
+        first, second = self._require_times(other)
         return "\n\n".join(
-            (to_text(side_by_side_table(first, second)), lines_of(time_sentences(second)))
+            (to_text(build_side_by_side_table(first, second)), join_lines(describe_times(second)))
         )
 
-    def _both(self, other: ExplainResult) -> tuple[LayerTimes, LayerTimes]:
+    def _require_times(self, other: ExplainResult) -> tuple[LayerTimes, LayerTimes]:
         if self.times is None or other.times is None:
             raise ConfigError("side by side: both need the times of a runtime")
         return self.times, other.times
@@ -444,15 +468,15 @@ class ExplainResult:
         ``roofline`` with ceilings. Graphs of more than 600 boxes are left out.
         """
         found: dict[str, Lines | StackedBars | BoxGraph | None] = {
-            "memory": memory_chart(self.cost.live_bytes, self.memory)
+            "memory": plot_memory(self.cost.live_bytes, self.memory)
         }
         if self.times is not None:
-            found["breakdown"] = breakdown_chart({self.times.runtime: self.times})
-            found["graph-time"] = time_graph(self.cost, self.times)
+            found["breakdown"] = plot_time_breakdown({self.times.runtime: self.times})
+            found["graph-time"] = build_time_graph(self.cost, self.times)
         if self.errors is not None:
-            found["graph-error"] = error_graph(self.cost, self.errors)
+            found["graph-error"] = build_error_graph(self.cost, self.errors)
         if self.times is not None and self.ceilings is not None:
-            found["roofline"] = roof_chart(self.times, self.ceilings)
+            found["roofline"] = plot_layers_on_roofline(self.times, self.ceilings)
         return {name: chart for name, chart in found.items() if chart is not None}
 
     def save_pictures(self, folder: str | Path) -> list[Path]:
@@ -469,8 +493,11 @@ class ExplainResult:
             drawing, path = draw(chart), Path(folder, f"{name}.svg")
             write_text(
                 path,
-                pictures.standalone(
-                    drawing, pictures.body(drawing), f"{name} of {self.title}", self.title
+                pictures.render_standalone_svg(
+                    drawing,
+                    pictures.render_svg_body(drawing),
+                    f"{name} of {self.title}",
+                    self.title,
                 ),
             )
             written.append(path)
@@ -489,13 +516,17 @@ class ExplainResult:
 
     def _repr_html_(self) -> str:
         """Return HTML for a notebook: the sums by kind, and the operations below."""
-        table = kind_table(self.cost) if self.times is None else kind_time_table(self.times)
+        table = (
+            build_kind_table(self.cost) if self.times is None else build_kind_time_table(self.times)
+        )
         plain = (
-            operation_table(self.cost) if self.times is None else layer_table(self.times, self.roof)
+            build_operation_table(self.cost)
+            if self.times is None
+            else build_layer_table(self.times, self.roof)
         )
         rows = self._with_errors(plain)
-        kinds = shown_table(table, self.title, self._sentences())
-        return f"{kinds}<details>{shown_table(rows, 'operations')}</details>"
+        kinds = format_html_table(table, self.title, self._list_sentences())
+        return f"{kinds}<details>{format_html_table(rows, 'operations')}</details>"
 
     def to_json(self) -> dict[str, Any]:
         """Return all figures as JSON can hold them; ``None`` for what is not known."""
@@ -512,7 +543,7 @@ class ExplainResult:
                 "folded": len(self.cost.folded),
             },
             "kinds": [each.to_json() for each in self.kinds],
-            "operations": [operation_figures(each) for each in self.cost.operations],
+            "operations": [describe_operation(each) for each in self.cost.operations],
             "times": None if self.times is None else self.times.to_json(),
             "reasons": [each.to_json() for each in self.reasons],
             "errors": None if self.errors is None else self.errors.to_json(),
@@ -543,8 +574,10 @@ class ExplainResult:
             If the file cannot be written.
         """
         check_call(ExplainResult.save_csv, locals())
-        rows = operation_rows(self.cost) if self.times is None else layer_rows(self.times)
+        rows = (
+            build_operation_rows(self.cost) if self.times is None else build_layer_rows(self.times)
+        )
         if self.errors is not None:
-            added = error_columns(self.errors, self._covered)
+            added = build_error_columns(self.errors, self._covered)
             rows = [{**row, **more} for row, more in zip(rows, added, strict=True)]
-        write_text(path, csv_text(tuple(rows[0]) if rows else OPERATION_COLUMNS, rows))
+        write_text(path, format_csv(tuple(rows[0]) if rows else OPERATION_COLUMNS, rows))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.analysis.channel_errors import Array, ErrorSums, TensorError, arranged
+from nnpipe.analysis.channel_errors import Array, ErrorSums, TensorError, apply_axis_order
 from nnpipe.analysis.suspect_operations import Suspect
 from nnpipe.analysis.tensor_pairing import Pair
 from nnpipe.core.artifact import Claim
@@ -20,11 +20,11 @@ from nnpipe.core.tensors import Batch
 from nnpipe.workflows.verification.binding import Binding
 from nnpipe.workflows.verification.first_difference import (
     Rerun,
-    batches_of,
-    divergence,
-    joined_values,
-    paired_values,
-    weighted_within,
+    build_batches,
+    find_divergence,
+    find_weighted_operations,
+    join_values,
+    match_values,
 )
 
 _VALUES_TOGETHER = 4_000_000
@@ -62,7 +62,7 @@ class LayerErrors:
         }
 
 
-def layer_errors(
+def compute_layer_errors(
     source: LiveModel,
     other: LiveModel,
     binding: Binding,
@@ -93,24 +93,27 @@ def layer_errors(
         If one of them does not show intermediate values, or no tensors correspond.
     """
     other_graph = other.get_inference_graph()
-    together = max(1, min(_MOST, _VALUES_TOGETHER // max(1, _values(other.get_sized_graph({})))))
-    values = paired_values(source, other, binding, samples[:together], claims)
-    found = divergence(values, claims)
+    together = max(
+        1, min(_MOST, _VALUES_TOGETHER // max(1, _count_values(other.get_sized_graph({}))))
+    )
+    values = match_values(source, other, binding, samples[:together], claims)
+    found = find_divergence(values, claims)
     sums = [ErrorSums() for _ in values.pairs]
-    taken, axis = binding.towards(source.io.inputs), source.wrapper.channel_axis
+    taken, axis = binding.to_other_specs(source.io.inputs), source.wrapper.channel_axis
     for start in range(0, len(samples), together):
-        batches = batches_of((source, other), samples[start : start + together])
-        theirs = joined_values(
+        batches = build_batches((source, other), samples[start : start + together])
+        theirs = join_values(
             [
                 other.get_intermediates(
-                    _EVERYTHING, adapt(binding.there(batch), taken, other.io.inputs)
+                    _EVERYTHING, adapt(binding.to_other(batch), taken, other.io.inputs)
                 )
                 for batch in batches
             ],
             other_graph,
         )
         given = {
-            pair.source.tensor: _turned(pair, theirs[pair.other.tensor]) for pair in values.pairs
+            pair.source.tensor: _transpose_to_source(pair, theirs[pair.other.tensor])
+            for pair in values.pairs
         }
         del theirs
         rerun = Rerun(source, values.graph, batches)
@@ -123,7 +126,7 @@ def layer_errors(
                 given[pair.source.tensor],
                 axis,
             )
-    within = weighted_within(values)
+    within = find_weighted_operations(values)
     errors = tuple(
         total.error(
             pair.other.operation,
@@ -137,12 +140,12 @@ def layer_errors(
     return LayerErrors(errors, found.suspects, len(samples))
 
 
-def _turned(pair: Pair, array: Array) -> Array:
+def _transpose_to_source(pair: Pair, array: Array) -> Array:
     """Return a tensor of the other model in the source's order of axes."""
-    return arranged(array, pair.order, (array.shape[0], *pair.expected.shape[1:]))
+    return apply_axis_order(array, pair.order, (array.shape[0], *pair.expected.shape[1:]))
 
 
-def _values(graph: Graph) -> int:
+def _count_values(graph: Graph) -> int:
     """Return the number of values of all computed tensors."""
     specs = (graph.tensors[name] for operation in graph.operations for name in operation.outputs)
     return sum(math.prod(length or 1 for length in spec.shape) for spec in specs)

@@ -10,31 +10,31 @@ from typing import Any
 
 import psutil
 
-from nnpipe.analysis.operation_costs import graph_cost
+from nnpipe.analysis.operation_costs import compute_graph_cost
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError, NNPipeError, NotSupported
-from nnpipe.core.graph import Shapes, random_inputs
+from nnpipe.core.graph import Shapes, generate_random_inputs
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.registry import component_from
+from nnpipe.core.registry import create_component
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.sample_route import SampleRoute
-from nnpipe.modelwrappers.files.file_formats import format_of, wrapper_of
+from nnpipe.modelwrappers.files.file_formats import find_wrapper, format_of
 from nnpipe.report.inputs.layer_profile import LayerProfile
 from nnpipe.report.layer_tables import MemoryUse
-from nnpipe.workflows.candidates.model_files import artifact_of, model_size
+from nnpipe.workflows.candidates.model_files import compute_model_size, read_artifact
 from nnpipe.workflows.candidates.spec import CandidateSpec
-from nnpipe.workflows.explanation.layer_times import layer_times
-from nnpipe.workflows.explanation.reasons import reasons
+from nnpipe.workflows.explanation.layer_times import compute_layer_times
+from nnpipe.workflows.explanation.reasons import find_reasons
 from nnpipe.workflows.isolation.subprocess_worker import Worker
-from nnpipe.workflows.roofline.roofline import kept_ceilings
-from nnpipe.workflows.verification.claims import described, lineage
+from nnpipe.workflows.roofline.roofline import find_kept_ceilings
+from nnpipe.workflows.verification.claims import iter_lineage, read_artifact_description
 
 
-def shown_by(path: Path) -> LiveModel:
+def open_graph_model(path: Path) -> LiveModel:
     """Open the file that shows the graph of a file; used in a ``with`` block.
 
     Raises
@@ -42,11 +42,11 @@ def shown_by(path: Path) -> LiveModel:
     NotSupported
         If there is none.
     """
-    wrapper, here = wrapper_showing(path)
+    wrapper, here = find_graph_wrapper(path)
     return wrapper.open(here)
 
 
-def wrapper_showing(path: Path) -> tuple[ModelWrapper, Path]:
+def find_graph_wrapper(path: Path) -> tuple[ModelWrapper, Path]:
     """Return what opens a file, or the nearest one that it was made from that shows its graph, and
     that file.
 
@@ -55,14 +55,14 @@ def wrapper_showing(path: Path) -> tuple[ModelWrapper, Path]:
     NotSupported
         If there is none.
     """
-    artifact = described(path)
+    artifact = read_artifact_description(path)
     formats = (
         [(path, format_of(path))]
         if artifact is None
-        else [(each.path, each.format) for each in lineage(artifact)]
+        else [(each.path, each.format) for each in iter_lineage(artifact)]
     )
     for here, format in formats:
-        cls = wrapper_of(format)
+        cls = find_wrapper(format)
         if (
             cls is not None
             and not cls.missing()
@@ -77,7 +77,7 @@ def wrapper_showing(path: Path) -> tuple[ModelWrapper, Path]:
 _MEMORY_RUNS = 5
 
 
-def memory_use(path: Path, runtime: Runtime, shapes: Shapes, seconds: float = 0.0) -> MemoryUse:
+def measure_memory(path: Path, runtime: Runtime, shapes: Shapes, seconds: float = 0.0) -> MemoryUse:
     """Return the memory that a runtime takes for a file, on random inputs, within ``seconds``; 0
     for no limit.
 
@@ -100,20 +100,20 @@ def memory_use(path: Path, runtime: Runtime, shapes: Shapes, seconds: float = 0.
 
 def measure_here(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the memory of a request's model as JSON, measured in this process."""
-    runtime: Runtime = component_from(request["runtime"], Runtime)
+    runtime: Runtime = create_component(request["runtime"], Runtime)
     path = Path(request["path"])
     runtime.import_framework()
-    artifact: Artifact = artifact_of(path, format_of(path), runtime)
+    artifact: Artifact = read_artifact(path, format_of(path), runtime)
     before = psutil.Process().memory_info().rss
     with runtime.load(artifact) as session:
         shapes = {name: tuple(shape) for name, shape in request["shapes"].items()}
-        batch = random_inputs(session.io, shapes)
+        batch = generate_random_inputs(session.io, shapes)
         loaded = psutil.Process().memory_info().rss
         resets = _reset_peak()
         for _ in range(_MEMORY_RUNS):
             session.infer(batch)
-        peak = _peak() if resets else None
-        size = model_size(artifact, session.stats())
+        peak = _read_peak_memory() if resets else None
+        size = compute_model_size(artifact, session.stats())
     return {
         "file_bytes": artifact.size if size is None else size,
         "loaded_bytes": max(loaded - before, 0),
@@ -129,7 +129,7 @@ def _reset_peak() -> bool:
     return False
 
 
-def _peak() -> int | None:
+def _read_peak_memory() -> int | None:
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/self/status").read_text("ascii", "replace").splitlines():
             if line.startswith("VmHWM:"):
@@ -167,15 +167,15 @@ def profile_apart(
         profile: dict[str, Any] = found["profile"]
         if candidate.runtime is not None:
             shapes = {name: tuple(shape) for name, shape in found["shapes"].items()}
-            profile["memory"] = memory_use(
-                _file_of(candidate), candidate.runtime, shapes, seconds
+            profile["memory"] = measure_memory(
+                _get_model_file(candidate), candidate.runtime, shapes, seconds
             ).to_json()
     except NNPipeError as error:  # the measurement is valid in any case
         return {"reason": str(error)}
     return profile
 
 
-def _file_of(candidate: CandidateSpec) -> Path:
+def _get_model_file(candidate: CandidateSpec) -> Path:
     return candidate.model_path if candidate.artifact is None else candidate.artifact.path
 
 
@@ -186,27 +186,29 @@ def profile_here(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the profile of a request's candidate, and the shapes of the inputs, in this
     process.
     """
-    spec = CandidateSpec.from_json(request["candidate"]).fitted()
+    spec = CandidateSpec.from_json(request["candidate"]).fit_wrapper()
     assert spec.dataset is not None
     size = request["batch_size"]
     with ExitStack() as stack:
         live = stack.enter_context(
-            spec.wrapper.open() if spec.runs_itself else shown_by(_file_of(spec))
+            spec.wrapper.open() if spec.runs_itself else open_graph_model(_get_model_file(spec))
         )
         session = stack.enter_context(spec.open(live if spec.runs_itself else None))
         route = SampleRoute(spec.dataset, spec.wrapper, spec.wrapper.io, session.io, size)
         item = next(route.items(spec.dataset.split("test")), None)
         if item is None:
             raise ConfigError("there are no test samples to run it on")
-        graph = live.get_sized_graph(_shapes(live.io, item.inputs, size))
-        cost = graph_cost(graph)
+        graph = live.get_sized_graph(_get_input_shapes(live.io, item.inputs, size))
+        cost = compute_graph_cost(graph)
         ran_in: Component = spec.runtime or spec.wrapper
-        times = layer_times(type(ran_in).__name__, graph, session.profile(item.inputs, _RUNS))
+        times = compute_layer_times(
+            type(ran_in).__name__, graph, session.profile(item.inputs, _RUNS)
+        )
     profile = LayerProfile(
         times,
-        tuple(each.text for each in reasons(times)),
+        tuple(each.text for each in find_reasons(times)),
         cost.live_bytes,
-        kept_ceilings(ran_in) if isinstance(ran_in, Runtime) else None,
+        find_kept_ceilings(ran_in) if isinstance(ran_in, Runtime) else None,
     )
     return {
         "profile": profile.to_json(),
@@ -214,7 +216,7 @@ def profile_here(request: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _shapes(io: IOSpec, batch: Batch, size: int) -> Shapes:
+def _get_input_shapes(io: IOSpec, batch: Batch, size: int) -> Shapes:
     """Return the lengths of a graph's inputs: those of the batch, or the batch size where names
     or layouts differ.
     """

@@ -11,7 +11,7 @@ import numpy as np
 
 from nnpipe.analysis.layer_times import CONVERSION, LayerTime, LayerTimes
 from nnpipe.core.errors import ConfigError
-from nnpipe.report.formatting import clean, digits, duration, share, shortened
+from nnpipe.report.formatting import clean, format_duration, format_number, format_share, shorten
 
 _INTEGERS = ("int8", "uint8")
 _FLOATS = ("float32", "float16", "bfloat16", "float64")
@@ -44,17 +44,17 @@ class Reason:
         return {"text": self.text, "share": self.share, "layers": list(self.layers)}
 
 
-def reasons(times: LayerTimes) -> tuple[Reason, ...]:
+def find_reasons(times: LayerTimes) -> tuple[Reason, ...]:
     """Return the reasons for a run's time, the greatest share first; none if nothing stands out."""
-    in_floats = _floats_among_integers(times)
+    in_floats = _find_float_steps(times)
     known = {name for each in in_floats for name in each.layers}
-    found = [*in_floats, *_conversions(times, known), *_slow(times)]
+    found = [*in_floats, *_find_conversions(times, known), *_find_slow_steps(times)]
     return tuple(
         sorted((each for each in found if each.share >= _LEAST_SHARE), key=lambda each: -each.share)
     )
 
 
-def _floats_among_integers(times: LayerTimes) -> list[Reason]:
+def _find_float_steps(times: LayerTimes) -> list[Reason]:
     """Return the arithmetic of a quantised network that ran in floats, by kind, with the
     conversions around it.
     """
@@ -77,56 +77,59 @@ def _floats_among_integers(times: LayerTimes) -> list[Reason]:
             if each.kind == CONVERSION
             and (not names.isdisjoint(each.converts) or readers.get(each.step) in steps)
         ]
-        part = _share([*members, *around])
-        between = f", with {_counted(len(around), CONVERSION)} around them" if around else ""
+        part = _compute_share([*members, *around])
+        between = f", with {_format_count(len(around), CONVERSION)} around them" if around else ""
         types = " and ".join(sorted({each.precision for each in members}))
         text = (
-            f"{_counted(len(members), kind)} ran in {types}{between}, although the network has "
-            f"integers: {share(part, 0)} of the time"
+            f"{_format_count(len(members), kind)} ran in {types}{between}, although the network "
+            f"has integers: {format_share(part, 0)} of the time"
         )
         found.append(Reason(text, part, tuple(each.step for each in (*members, *around))))
     return found
 
 
-def _conversions(times: LayerTimes, known: set[str]) -> list[Reason]:
+def _find_conversions(times: LayerTimes, known: set[str]) -> list[Reason]:
     members = [each for each in times.layers if each.kind == CONVERSION and each.step not in known]
     if not members:
         return []
-    part = _share(members)
-    text = f"{_counted(len(members), CONVERSION)} of types or layouts: {share(part, 0)} of the time"
+    part = _compute_share(members)
+    text = (
+        f"{_format_count(len(members), CONVERSION)} of types or layouts: {format_share(part, 0)} "
+        f"of the time"
+    )
     return [Reason(text, part, tuple(each.step for each in members))]
 
 
-def _slow(times: LayerTimes) -> list[Reason]:
+def _find_slow_steps(times: LayerTimes) -> list[Reason]:
     """Return the steps that take far longer than the others with the same kind suggest.
 
     The time that the others suggest is their median time for each MAC, or for each byte of traffic
     without MACs; of the two for steps with MACs, the one that suggests more.
     """
     found = []
-    usual = _usual_rates(times.layers)
+    usual = _compute_usual_rates(times.layers)
     for each in times.layers:
-        expected = _expected(each, usual)
+        expected = _compute_expected_time(each, usual)
         if expected is None or each.low_ns < _TIMES_SLOWER * expected:
             continue
         # What it would save counts, not what it takes.
         part = each.share * (1 - expected / each.time_ns)
         text = (
-            f"{shortened(clean(each.name), _NAME)} takes {digits(each.time_ns / expected, 2)} "
+            f"{shorten(clean(each.name), _NAME)} takes {format_number(each.time_ns / expected, 2)} "
             f"times as long as other steps of its kind suggest ({each.kind}, "
-            f"{clean(each.kernel or each.operator, 80)}): {share(part, 0)} of the time"
+            f"{clean(each.kernel or each.operator, 80)}): {format_share(part, 0)} of the time"
         )
         found.append(Reason(text, part, (each.step,)))
     return found
 
 
-def _usual_rates(layers: Sequence[LayerTime]) -> dict[tuple[str, int], float]:
+def _compute_usual_rates(layers: Sequence[LayerTime]) -> dict[tuple[str, int], float]:
     """Return the median time for each MAC (0) and for each byte (1) of the steps of a kind, if
     there are enough.
     """
     rates: dict[tuple[str, int], list[float]] = {}
     for each in layers:
-        for place, size in enumerate((_macs(each), _traffic(each))):
+        for place, size in enumerate((_count_macs(each), _compute_traffic(each))):
             if size:
                 rates.setdefault((each.kind, place), []).append(each.time_ns / size)
     return {
@@ -134,8 +137,8 @@ def _usual_rates(layers: Sequence[LayerTime]) -> dict[tuple[str, int], float]:
     }
 
 
-def _expected(each: LayerTime, usual: Mapping[tuple[str, int], float]) -> float | None:
-    sizes = enumerate((_macs(each), _traffic(each)))
+def _compute_expected_time(each: LayerTime, usual: Mapping[tuple[str, int], float]) -> float | None:
+    sizes = enumerate((_count_macs(each), _compute_traffic(each)))
     return max(
         (
             size * usual[each.kind, place]
@@ -146,19 +149,19 @@ def _expected(each: LayerTime, usual: Mapping[tuple[str, int], float]) -> float 
     )
 
 
-def _macs(each: LayerTime) -> int:
+def _count_macs(each: LayerTime) -> int:
     return each.macs or 0
 
 
-def _traffic(each: LayerTime) -> int:
+def _compute_traffic(each: LayerTime) -> int:
     return (each.bytes_read or 0) + (each.bytes_written or 0)
 
 
-def _share(layers: Sequence[LayerTime]) -> float:
+def _compute_share(layers: Sequence[LayerTime]) -> float:
     return sum(each.share for each in layers)
 
 
-def _counted(number: int, noun: str) -> str:
+def _format_count(number: int, noun: str) -> str:
     if number == 1:
         return f"1 {noun}"
     return f"{number} {noun[:-1]}ies" if noun.endswith("y") else f"{number} {noun}s"
@@ -231,9 +234,9 @@ class WhatIf:
     def __str__(self) -> str:
         gain = 1 - self.after_ns / self.before_ns
         return (
-            f"if {self.speedup.pattern} were {digits(self.speedup.factor)} times as fast "
-            f"({self.steps} steps), a run would take {duration(self.after_ns)} instead of "
-            f"{duration(self.before_ns)} ({share(gain, 1)} less)"
+            f"if {self.speedup.pattern} were {format_number(self.speedup.factor)} times as fast "
+            f"({self.steps} steps), a run would take {format_duration(self.after_ns)} instead of "
+            f"{format_duration(self.before_ns)} ({format_share(gain, 1)} less)"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -247,7 +250,7 @@ class WhatIf:
         }
 
 
-def what_if(times: LayerTimes, speedups: Sequence[Speedup]) -> tuple[WhatIf, ...]:
+def predict_speedups(times: LayerTimes, speedups: Sequence[Speedup]) -> tuple[WhatIf, ...]:
     """Return what a run would take under each assumption alone.
 
     The steps' shares are those of recorded runs, and the time is that of runs that are not

@@ -14,7 +14,12 @@ from typing import Any
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ArtifactError
 from nnpipe.measuring.benchmark import import_frameworks
-from nnpipe.workflows.isolation.subprocess_worker import Died, TooLong, Unforeseen, Worker
+from nnpipe.workflows.isolation.subprocess_worker import (
+    UnexpectedError,
+    Worker,
+    WorkerDied,
+    WorkerTimeout,
+)
 
 _SECONDS, _BYTES_PER_SECOND = 12, 1 << 20
 _MEMORY, _TIMES_AS_MUCH = 768 << 20, 10
@@ -43,23 +48,23 @@ def call_limited(function: str, path: Path, request: Mapping[str, Any], size: in
     NNPipeError
         If the function raises it.
     """
-    seconds = _seconds(size)
+    seconds = _compute_time_limit(size)
     try:
         with Worker(function) as worker:
             return worker.call({**request, "size": size}, _PATIENCE * seconds)
-    except Unforeseen as error:
+    except UnexpectedError as error:
         if not error.brief.startswith("MemoryError"):
             raise
         raise ArtifactError(
             f"{path}: opening it takes more memory than its size explains; {_CAUSE}"
         ) from None
-    except Died as error:
-        late = isinstance(error, TooLong) or "SIGXCPU" in str(error)
+    except WorkerDied as error:
+        late = isinstance(error, WorkerTimeout) or "SIGXCPU" in str(error)
         why = f"takes more than {seconds} s" if late else str(error)
         raise ArtifactError(f"{path}: opening it {why}; {_CAUSE}") from None
 
 
-def _seconds(size: int) -> int:
+def _compute_time_limit(size: int) -> int:
     return _SECONDS + size // _BYTES_PER_SECOND
 
 
@@ -84,7 +89,7 @@ def limit_process(size: int, component: Component) -> None:
     import resource
 
     used = resource.getrusage(resource.RUSAGE_SELF)
-    seconds = int(used.ru_utime + used.ru_stime) + _seconds(size)
+    seconds = int(used.ru_utime + used.ru_stime) + _compute_time_limit(size)
     own = {
         line.split(":")[0]: line.split()
         for line in Path("/proc/self/status").read_text("ascii").splitlines()

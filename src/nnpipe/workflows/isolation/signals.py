@@ -46,12 +46,12 @@ class EndSignals:
         since, self._last = time.monotonic() - self._last, time.monotonic()
         if since > _TOGETHER:
             self.status = 128 + number
-            _leave_closed_terminal()
+            _suppress_closed_terminal()
             raise KeyboardInterrupt
 
 
 @contextmanager
-def ending_like_ctrl_c() -> Iterator[EndSignals]:
+def handle_end_signals() -> Iterator[EndSignals]:
     """Let SIGTERM and SIGHUP interrupt the main thread like Ctrl-C inside the block; ignored
     ones stay ignored.
     """
@@ -66,7 +66,7 @@ def ending_like_ctrl_c() -> Iterator[EndSignals]:
             signal.signal(number, handler)
 
 
-def _leave_closed_terminal() -> None:
+def _suppress_closed_terminal() -> None:
     """Let output go nowhere if it went to a terminal that is closed, since each further line
     would be an error.
     """
@@ -90,7 +90,7 @@ class StopSignals:
         """Record a signal."""
         self._came = True
 
-    def came(self) -> bool:
+    def has_signal(self) -> bool:
         """Return whether a signal was received."""
         return self._came
 

@@ -20,22 +20,22 @@ from typing import Any, NoReturn
 
 from nnpipe.core.child_processes import die_with_parent
 from nnpipe.core.errors import NNPipeError
-from nnpipe.core.files import full_disk
+from nnpipe.core.files import find_full_disk_error
 
 
-def _carried_out(function: Any, request: Any) -> dict[str, Any]:
+def _run_function(function: Any, request: Any) -> dict[str, Any]:
     try:
         return {"value": function(request)}
     except Exception as error:
-        full = full_disk(error, Path(tempfile.gettempdir()))
+        full = find_full_disk_error(error, Path(tempfile.gettempdir()))
         if full is not None:  # another attempt may succeed, so this is no property of the task
             return {"full": [full.errno, full.strerror, full.filename or tempfile.gettempdir()]}
-        return _failure(error)
+        return _describe_failure(error)
     except SystemExit as error:
-        return _failure(error)
+        return _describe_failure(error)
 
 
-def _failure(error: BaseException) -> dict[str, Any]:
+def _describe_failure(error: BaseException) -> dict[str, Any]:
     if isinstance(error, NNPipeError):
         code = getattr(error, "code", 0)  # of a TargetError
         return {"known": True, "kind": type(error).__name__, "message": str(error), "code": code}
@@ -47,7 +47,7 @@ def _failure(error: BaseException) -> dict[str, Any]:
     return {"known": False, **told}
 
 
-def _guarded(lifeline: int) -> None:
+def _fork_guarded(lifeline: int) -> None:
     """Continue in a forked process, whose end is reported and which ends when the other end of
     ``lifeline`` closes.
     """
@@ -57,7 +57,7 @@ def _guarded(lifeline: int) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     guard, worker = os.getpid(), os.fork()
     if worker:
-        _guard(worker, lifeline, ended)
+        _guard_worker(worker, lifeline, ended)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for end in (ended, wake, lifeline):
@@ -71,7 +71,7 @@ def _guarded(lifeline: int) -> None:
         handle.write("500")
 
 
-def _guard(worker: int, lifeline: int, ended: int) -> NoReturn:
+def _guard_worker(worker: int, lifeline: int, ended: int) -> NoReturn:
     """Wait until the worker ends or is no longer needed; then end it and all processes that it
     started.
     """
@@ -96,14 +96,13 @@ class _Terminal(io.TextIOWrapper):
 def main() -> None:
     """Carry out tasks from standard input until it ends."""
     name, lifeline, terminal = sys.argv[1:]
-    work(name, int(lifeline), bool(int(terminal)))
+    run_tasks(name, int(lifeline), bool(int(terminal)))
 
 
-def work(name: str, lifeline: int, terminal: bool) -> None:
-    """Carry out tasks for a function, ``"module:function"``, in a process that :func:`_guarded`
-    forks.
-    """
-    _guarded(lifeline)
+def run_tasks(name: str, lifeline: int, terminal: bool) -> None:
+    """Carry out tasks for a function, ``"module:function"``, in a process that
+    :func:`_fork_guarded` forks."""
+    _fork_guarded(lifeline)
     # Frameworks print to any stream; only replies may go to the stream of replies.
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -119,7 +118,7 @@ def work(name: str, lifeline: int, terminal: bool) -> None:
     if isinstance(function, type):
         function = function()
     for line in tasks:
-        channel.write(json.dumps(_carried_out(function, json.loads(line))) + "\n")
+        channel.write(json.dumps(_run_function(function, json.loads(line))) + "\n")
         channel.flush()
 
 

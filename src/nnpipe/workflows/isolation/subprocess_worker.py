@@ -31,10 +31,10 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from nnpipe.core import errors
-from nnpipe.core.child_processes import kill_group, signal_name
+from nnpipe.core.child_processes import get_signal_name, kill_group
 from nnpipe.core.closing import Closing
 from nnpipe.core.errors import NNPipeError, TargetError
-from nnpipe.core.leases import temporary_folder
+from nnpipe.core.leases import create_temporary_folder
 from nnpipe.workflows.isolation.worker_template import WorkerTemplate
 
 _GUARD = "nnpipe.workflows.isolation.subprocess_guard"
@@ -46,15 +46,15 @@ _SOON = 5.0  # seconds to wait for the output and the status of a process that h
 _BAR = re.compile(r"\d+%\|")
 
 
-class Died(NNPipeError):
+class WorkerDied(NNPipeError):
     """The subprocess crashed, or was ended because it took too long."""
 
 
-class TooLong(Died):
+class WorkerTimeout(WorkerDied):
     """The subprocess was ended because it took too long."""
 
 
-class Unforeseen(Exception):
+class UnexpectedError(Exception):
     """The function raised an error that is not an :class:`NNPipeError`; the text is the
     subprocess's traceback.
 
@@ -119,14 +119,14 @@ class Worker(Closing):
             line = self._replies.get(timeout=seconds or None)
         except queue.Empty:
             self.close()
-            raise TooLong(f"did not end within {seconds:g} s") from None
+            raise WorkerTimeout(f"did not end within {seconds:g} s") from None
         except BrokenPipeError:
             line = self._replies.get(timeout=_SOON)  # why it had already ended
         if line is None:
-            raise Died(self._cause_of_death(-signal.SIGTERM))
+            raise WorkerDied(self._describe_death(-signal.SIGTERM))
         reply = json.loads(line)
         if "ended" in reply:
-            raise Died(self._cause_of_death(reply["ended"]))
+            raise WorkerDied(self._describe_death(reply["ended"]))
         if "value" in reply:
             return reply["value"]
         if "full" in reply:
@@ -136,7 +136,7 @@ class Worker(Closing):
             if isinstance(error, TargetError):
                 error.code = reply["code"]
             raise error
-        raise Unforeseen(
+        raise UnexpectedError(
             f"{reply['kind']}: {' '.join(reply['message'].split())}", reply["traceback"]
         )
 
@@ -148,14 +148,14 @@ class Worker(Closing):
         """
         try:
             return self.call(request, seconds)
-        except Died as error:
+        except WorkerDied as error:
             hint = (
                 "; allow more with --time-limit (time_limit in a pipeline file)"
-                if isinstance(error, TooLong)
+                if isinstance(error, WorkerTimeout)
                 else ""
             )
             raise type(error)(f"{what} {error}{hint}") from None
-        except Unforeseen as error:
+        except UnexpectedError as error:
             sys.stderr.write(str(error))
             raise NNPipeError(f"{what} raised {error.brief}; the traceback is above") from None
 
@@ -181,9 +181,9 @@ class Worker(Closing):
         theirs, self._lifeline = os.pipe()
         try:
             process = (
-                self._new_process(theirs)
+                self._start_process(theirs)
                 if self._template is None
-                else _forked(self._template, theirs)
+                else _fork_process(self._template, theirs)
             )
         except BaseException:
             os.close(self._lifeline)
@@ -193,7 +193,7 @@ class Worker(Closing):
         self._process, self._replies, self._said = process, queue.SimpleQueue(), bytearray()
         self._listening = [
             threading.Thread(
-                target=_relay, args=(process.stderr, self._said, self._shown), daemon=True
+                target=_copy_output, args=(process.stderr, self._said, self._shown), daemon=True
             ),
             threading.Thread(target=_listen, args=(process.stdout, self._replies), daemon=True),
         ]
@@ -201,9 +201,9 @@ class Worker(Closing):
             thread.start()
         return process
 
-    def _new_process(self, lifeline: int) -> subprocess.Popen[bytes]:
+    def _start_process(self, lifeline: int) -> subprocess.Popen[bytes]:
         # The child must find the same modules as this process.
-        folder = self._temporary.enter_context(temporary_folder())
+        folder = self._temporary.enter_context(create_temporary_folder())
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
             "TMPDIR": str(folder),
@@ -221,12 +221,12 @@ class Worker(Closing):
             pass_fds=(lifeline,),
         )
 
-    def _cause_of_death(self, status: int) -> str:
+    def _describe_death(self, status: int) -> str:
         self.close()
         if -status in _REQUESTS:
             time.sleep(_UNTIL_TOLD)
-        last = _last_words(bytes(self._said))
-        return f"{_ending(status)}: {last}" if last else _ending(status)
+        last = _find_last_line(bytes(self._said))
+        return f"{_describe_ending(status)}: {last}" if last else _describe_ending(status)
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ class _ForkedProcess:
     stderr: IO[bytes]
 
 
-def _forked(template: WorkerTemplate, lifeline: int) -> _ForkedProcess:
+def _fork_process(template: WorkerTemplate, lifeline: int) -> _ForkedProcess:
     (stdin, to_it), (of_it, stdout), (says, stderr) = os.pipe(), os.pipe(), os.pipe()
     try:
         template.fork(stdin, stdout, stderr, lifeline)
@@ -258,16 +258,16 @@ def call(function: str, request: Mapping[str, Any], seconds: float) -> Any:
         return worker.call(request, seconds)
 
 
-def _ending(status: int) -> str:
+def _describe_ending(status: int) -> str:
     if status >= 0:
         return f"ended its process with status {status}"
-    name = signal_name(-status)
+    name = get_signal_name(-status)
     if name == "SIGKILL":
         return "had its process killed (SIGKILL), as the system does when memory runs out"
     return f"crashed its process ({name})"
 
 
-def _last_words(said: bytes) -> str:
+def _find_last_line(said: bytes) -> str:
     lines = [line.strip() for line in re.split(r"[\r\n]", said.decode("utf-8", "replace"))]
     spoken = [line for line in lines if line and not _BAR.search(line)]
     return " ".join(spoken[-1].split())[:300] if spoken else ""
@@ -280,7 +280,7 @@ def _listen(stream: IO[bytes], replies: queue.SimpleQueue[bytes | None]) -> None
     replies.put(None)
 
 
-def _relay(stream: IO[bytes], said: bytearray, shown: bool) -> None:
+def _copy_output(stream: IO[bytes], said: bytearray, shown: bool) -> None:
     with contextlib.suppress(ValueError, OSError):
         while piece := os.read(stream.fileno(), 1 << 16):
             said += piece

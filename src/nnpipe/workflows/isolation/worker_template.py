@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from nnpipe.core.child_processes import run_forked
 from nnpipe.core.closing import Closing
 from nnpipe.core.errors import NNPipeError
-from nnpipe.core.leases import temporary_folder
-from nnpipe.workflows.isolation.subprocess_guard import work
+from nnpipe.core.leases import create_temporary_folder
+from nnpipe.workflows.isolation.subprocess_guard import run_tasks
 
 POSSIBLE = hasattr(os, "fork") and hasattr(socket, "send_fds")
 """Whether the system can fork processes, and pass file descriptors to another one."""
@@ -50,7 +50,7 @@ class WorkerTemplate(Closing):
         self._temporary = contextlib.ExitStack()
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-            "TMPDIR": str(self._temporary.enter_context(temporary_folder())),
+            "TMPDIR": str(self._temporary.enter_context(create_temporary_folder())),
         }
         with theirs:
             self._process = subprocess.Popen(
@@ -112,20 +112,20 @@ def main() -> None:
                 return
             if not os.fork():
                 control.close()
-                run_forked(functools.partial(_be_worker, function, descriptors))
+                run_forked(functools.partial(_start_worker, function, descriptors))
             for each in descriptors:
                 os.close(each)
             control.sendall(b"f")
 
 
-def _be_worker(function: str, descriptors: Sequence[int]) -> None:
+def _start_worker(function: str, descriptors: Sequence[int]) -> None:
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     *streams, lifeline = descriptors
     for target, each in enumerate(streams):
         os.dup2(each, target)
         os.close(each)
-    work(function, lifeline, terminal=False)
+    run_tasks(function, lifeline, terminal=False)
 
 
 if __name__ == "__main__":

@@ -11,21 +11,21 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ConfigError, MissingDependency, NNPipeError
 from nnpipe.core.progress import Progress
-from nnpipe.frameworks.processors import made_for_this
+from nnpipe.frameworks.processors import is_this_machine
 from nnpipe.workflows.candidates.model_files import remove_model
 from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
-from nnpipe.workflows.candidates.stages import prepared
-from nnpipe.workflows.progress import bar
-from nnpipe.workflows.user_inputs.inputs import given, working_folder
-from nnpipe.workflows.ways import Planned, Way, planned
+from nnpipe.workflows.candidates.stages import prepare_dataset
+from nnpipe.workflows.progress import show_progress
+from nnpipe.workflows.recipes import PlannedRecipe, Recipe, plan_recipe
+from nnpipe.workflows.user_inputs.inputs import create_working_folder, import_inputs
 
 log = logging.getLogger("nnpipe")
 
 
 def compile(
     model: Any,
-    way: str | Way,
+    way: str | Recipe,
     to: str | Path,
     *,
     calibration: Any = None,
@@ -33,7 +33,7 @@ def compile(
     preparation: Mapping[str, Any] | None = None,
     batch_size: int = 1,
     time_limit: float = 3600.0,
-    progress: Progress = bar,
+    progress: Progress = show_progress,
 ) -> Artifact:
     """Export a model, run compilers on it, and load the result once with the runtime it is for, in
     a subprocess.
@@ -48,9 +48,9 @@ def compile(
         ``nn.Module`` of PyTorch, a model of Keras, a :class:`~nnpipe.core.live_model.LiveModel`, or
         ``(wrapper, path)``.
     way
-        A short name of :func:`~nnpipe.workflows.ways.ways`, or a
-        :class:`~nnpipe.workflows.ways.Way`.  Its runtime determines the format; it need not be
-        installed here.
+        A short name of :func:`~nnpipe.workflows.recipes.recipes`, or a
+        :class:`~nnpipe.workflows.recipes.Recipe`.  Its runtime determines the format; it need not
+        be installed here.
     to
         The path of the compiled model.  Its description and the results of earlier compilers are
         written beside it.
@@ -99,8 +99,8 @@ def compile(
     ('onnx', 'small.onnx')
     """
     check_call(compile, locals())
-    with working_folder() as place:
-        taken = given(
+    with create_working_folder() as place:
+        taken = import_inputs(
             model,
             None,
             place,
@@ -109,7 +109,7 @@ def compile(
             calibration_samples=calibration_samples,
             progress=progress,
         )
-        chosen = planned(way, taken.models, batch_size=batch_size, remote=True)
+        chosen = plan_recipe(way, taken.models, batch_size=batch_size, remote=True)
         if chosen.plan is None:
             raise ConfigError(
                 f"{chosen.title!r} compiles nothing: name a way such as 'onnx' or 'openvino-int8'"
@@ -119,7 +119,7 @@ def compile(
             raise ConfigError(
                 f"{observing[0]} observes samples while it quantises: give calibration"
             )
-        dataset = None if taken.dataset is None else prepared(taken.dataset)
+        dataset = None if taken.dataset is None else prepare_dataset(taken.dataset)
         with ModelProcess(chosen.wrapper, dataset, chosen.path, judged=False) as source:
             made = source.compile(
                 chosen.plan, chosen.compilers, Path(to), calibration_samples, time_limit
@@ -128,11 +128,11 @@ def compile(
         return made
 
 
-def _load_once(source: ModelProcess, chosen: Planned, made: Artifact, seconds: float) -> None:
+def _load_once(source: ModelProcess, chosen: PlannedRecipe, made: Artifact, seconds: float) -> None:
     """Load the result with its runtime, if it can be loaded here, and remove it if that fails."""
     assert chosen.runtime is not None
     runtime = type(chosen.runtime).__name__
-    if not made_for_this(made.target):
+    if not is_this_machine(made.target):
         log.warning(
             "%s: not loaded, because it is for %s and not for this machine", made.path, made.target
         )

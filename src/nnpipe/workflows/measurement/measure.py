@@ -13,29 +13,33 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import check_apart
-from nnpipe.core.foreign_text import lines_of, show_text
-from nnpipe.core.messages import nearest
+from nnpipe.core.foreign_text import join_lines, show_text
+from nnpipe.core.messages import suggest_name
 from nnpipe.core.progress import Progress
 from nnpipe.measuring.constraints import Figure
-from nnpipe.measuring.doubt import Doubt
 from nnpipe.measuring.load_options import LoadOptions, call_size
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.run import Run
+from nnpipe.measuring.validity_warning import ValidityWarning
 from nnpipe.report.document import Table
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.sections.summary import headline
-from nnpipe.report.writers.json_figures import figures_of
+from nnpipe.report.sections.summary import build_headline_table
+from nnpipe.report.writers.json_figures import collect_figures
 from nnpipe.report.writers.terminal import to_text
 from nnpipe.workflows.candidates.deployment import Deployment, check_reached
-from nnpipe.workflows.candidates.measure import measure_apart, source_outputs, title_of
+from nnpipe.workflows.candidates.measure import (
+    get_default_title,
+    measure_apart,
+    record_source_outputs,
+)
 from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
-from nnpipe.workflows.candidates.stages import prepared, suffix
-from nnpipe.workflows.notebook import shown_table
-from nnpipe.workflows.progress import bar
-from nnpipe.workflows.user_inputs.inputs import given, working_folder
+from nnpipe.workflows.candidates.stages import get_file_suffix, prepare_dataset
+from nnpipe.workflows.notebook import format_html_table
+from nnpipe.workflows.progress import show_progress
+from nnpipe.workflows.recipes import AS_IS, PlannedRecipe, Recipe, plan_recipe
+from nnpipe.workflows.user_inputs.inputs import create_working_folder, import_inputs
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
-from nnpipe.workflows.ways import AS_IS, Planned, Way, planned
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,12 +69,12 @@ class Measurement:
     @property
     def table(self) -> Table:
         """Speed, quality and cost, each with its interval."""
-        return headline(Candidate.of(self.run))
+        return build_headline_table(Candidate.from_run(self.run))
 
     @property
-    def doubts(self) -> tuple[Doubt, ...]:
+    def doubts(self) -> tuple[ValidityWarning, ...]:
         """Reasons to doubt the times or the predictions."""
-        return Candidate.of(self.run).doubts
+        return Candidate.from_run(self.run).doubts
 
     def show(self) -> None:
         """Print the table and the doubts."""
@@ -78,21 +82,21 @@ class Measurement:
 
     def __str__(self) -> str:
         """Return the table and the doubts as text."""
-        candidate, table = Candidate.of(self.run), self.table
+        candidate, table = Candidate.from_run(self.run), self.table
         told = [f"doubt: {doubt.kind}: {doubt.reason}" for doubt in candidate.doubts]
         return "\n".join(
             (
-                lines_of([f"{candidate.name}, {table.caption}"]),
+                join_lines([f"{candidate.name}, {table.caption}"]),
                 to_text(table),
-                *(lines_of([each]) for each in told),
+                *(join_lines([each]) for each in told),
             )
         )
 
     def _repr_html_(self) -> str:
         """Return HTML for a notebook."""
-        candidate = Candidate.of(self.run)
+        candidate = Candidate.from_run(self.run)
         told = (f"doubt: {doubt.kind}: {doubt.reason}" for doubt in candidate.doubts)
-        return shown_table(self.table, candidate.name, told)
+        return format_html_table(self.table, candidate.name, told)
 
     def figure(self, name: str) -> Figure:
         """Return a metric with its 95 % interval, if it has one: seconds, bytes, shares from 0 to
@@ -110,10 +114,11 @@ class Measurement:
             If there is no such metric.
         """
         check_call(Measurement.figure, locals())
-        found = figures_of(Candidate.of(self.run))
+        found = collect_figures(Candidate.from_run(self.run))
         if name not in found:
             raise ConfigError(
-                f"there is no figure {name!r}{nearest(name, found)}; there are: {', '.join(found)}"
+                f"there is no figure {name!r}{suggest_name(name, found)}; there are: "
+                f"{', '.join(found)}"
             )
         return found[name]
 
@@ -133,7 +138,7 @@ def measure(
     model: Any,
     *,
     data: Any,
-    way: str | Way = AS_IS,
+    way: str | Recipe = AS_IS,
     preparation: Mapping[str, Any] | None = None,
     calibration: Any = None,
     class_names: Sequence[str] = (),
@@ -147,7 +152,7 @@ def measure(
     compiled_path: str | Path | None = None,
     title: str = "",
     command: Sequence[str] = (),
-    progress: Progress = bar,
+    progress: Progress = show_progress,
 ) -> Measurement:
     """Measure speed, memory and quality of a model, in a subprocess.
 
@@ -165,8 +170,8 @@ def measure(
         or another iterable of such pairs in batches; or a :class:`~nnpipe.core.dataset.Dataset`,
         whose test split is used.
     way
-        A short name of :func:`~nnpipe.workflows.ways.ways`, or a
-        :class:`~nnpipe.workflows.ways.Way`; by default the uncompiled model runs in its own
+        A short name of :func:`~nnpipe.workflows.recipes.recipes`, or a
+        :class:`~nnpipe.workflows.recipes.Recipe`; by default the uncompiled model runs in its own
         framework.
     preparation
         The preprocessing that the model expects, as options of its wrapper: ``{"scale": 255}``.
@@ -235,8 +240,8 @@ def measure(
     options.check_with(load)
     size = call_size(load, None, options.inference_batch_size)
     with ExitStack() as stack:
-        place = stack.enter_context(working_folder())
-        taken = given(
+        place = stack.enter_context(create_working_folder())
+        taken = import_inputs(
             model,
             data,
             place,
@@ -246,7 +251,7 @@ def measure(
             class_names=class_names,
             progress=progress,
         )
-        chosen = planned(way, taken.models, batch_size=size, remote=deployment is not None)
+        chosen = plan_recipe(way, taken.models, batch_size=size, remote=deployment is not None)
         if chosen.runtime is None and deployment is not None:
             raise ConfigError("on a target a model runs in a runtime: name a way such as 'onnx'")
         if taken.dataset is None:
@@ -254,22 +259,24 @@ def measure(
         if deployment is not None:
             check_reached(deployment)
         chosen.wrapper.check_installed()
-        dataset = prepared(taken.dataset)
+        dataset = prepare_dataset(taken.dataset)
         result = Path(place / "result.json" if output is None else output)
         check_apart(result, [chosen.path])
         with ModelProcess(chosen.wrapper, dataset, chosen.path) as source:
             artifact, verification = None, None
             if chosen.plan is not None:
-                to = compiled_path or result.with_suffix(suffix(chosen.plan, chosen.compilers))
+                to = compiled_path or result.with_suffix(
+                    get_file_suffix(chosen.plan, chosen.compilers)
+                )
                 artifact = source.compile(
                     chosen.plan, chosen.compilers, Path(to), calibration_samples, time_limit
                 )
                 verification = stack.enter_context(
-                    source_outputs(source, verify or VerifyOptions(), time_limit)
+                    record_source_outputs(source, verify or VerifyOptions(), time_limit)
                 )
             source.close()  # its memory may be needed
             candidate = CandidateSpec(
-                title or _title(chosen),
+                title or _make_title(chosen),
                 chosen.wrapper,
                 chosen.path,
                 chosen.compilers,
@@ -286,12 +293,12 @@ def measure(
     return measurement
 
 
-def _title(chosen: Planned) -> str:
+def _make_title(chosen: PlannedRecipe) -> str:
     """Return a candidate's default title: its way or its compilers, or the model if nothing is
     compiled.
     """
     if chosen.plan is None:
-        return title_of(chosen.wrapper, chosen.path)
+        return get_default_title(chosen.wrapper, chosen.path)
     return (
         chosen.title
         or " + ".join(compiler.variant() for compiler in chosen.compilers)

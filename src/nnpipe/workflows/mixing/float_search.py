@@ -73,7 +73,7 @@ def search_floats(
     return search.steps
 
 
-def fastest(steps: Sequence[MixStep], allowed: float) -> MixStep | None:
+def find_fastest(steps: Sequence[MixStep], allowed: float) -> MixStep | None:
     """Return the fastest model whose loss is allowed.
 
     One with more tensors in floats than another is only chosen if the intervals of their times
@@ -93,22 +93,22 @@ class _Search:
         self._known: dict[tuple[str, ...], bool] = {}
 
     def run(self, ranked: tuple[str, ...]) -> None:
-        fewest = self._fewest(ranked)
+        fewest = self._find_fewest(ranked)
         if not fewest:
             return
         kept = list(ranked[:fewest])
         # The last of them is needed, as bisection has shown.
         for tensor in reversed(kept[:-1]):
             without = tuple(each for each in kept if each != tensor)
-            if self._left and self._holds(without):
+            if self._left and self._is_allowed(without):
                 kept.remove(tensor)
 
-    def _fewest(self, ranked: tuple[str, ...]) -> int:
+    def _find_fewest(self, ranked: tuple[str, ...]) -> int:
         """Return how many of the worst tensors have to be kept; 0 for none, or if none suffice."""
-        if self._holds(()):
+        if self._is_allowed(()):
             return 0
         fails, count = 0, 1
-        while self._left and not self._holds(ranked[:count]):
+        while self._left and not self._is_allowed(ranked[:count]):
             if count == len(ranked):
                 return 0
             fails, count = count, min(2 * count, len(ranked))
@@ -116,7 +116,7 @@ class _Search:
             return 0
         while count - fails > 1 and self._left:
             middle = (fails + count) // 2
-            if self._holds(ranked[:middle]):
+            if self._is_allowed(ranked[:middle]):
                 count = middle
             else:
                 fails = middle
@@ -126,7 +126,7 @@ class _Search:
     def _left(self) -> bool:
         return len(self.steps) < self._budget
 
-    def _holds(self, kept: tuple[str, ...]) -> bool:
+    def _is_allowed(self, kept: tuple[str, ...]) -> bool:
         if kept not in self._known:
             step = self._evaluate(kept)
             self.steps.append(step)

@@ -25,16 +25,16 @@ from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.paired_comparison import ComparisonPlan
 from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
-from nnpipe.workflows.candidates.stages import prepared, suffix
-from nnpipe.workflows.comparison.contest import Contest, carried_out
+from nnpipe.workflows.candidates.stages import get_file_suffix, prepare_dataset
+from nnpipe.workflows.comparison.contest import Contest, run_comparison
 from nnpipe.workflows.comparison.result import ComparisonResult
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 from nnpipe.workflows.mixing import subprocess_tasks
-from nnpipe.workflows.mixing.float_search import MixStep, fastest, search_floats
+from nnpipe.workflows.mixing.float_search import MixStep, find_fastest, search_floats
 from nnpipe.workflows.mixing.mix_result import FLOATS, INTEGERS, MIXED, MixResult
-from nnpipe.workflows.progress import bar
-from nnpipe.workflows.user_inputs.inputs import given, working_folder
-from nnpipe.workflows.ways import Planned, Way, planned
+from nnpipe.workflows.progress import show_progress
+from nnpipe.workflows.recipes import PlannedRecipe, Recipe, plan_recipe
+from nnpipe.workflows.user_inputs.inputs import create_working_folder, import_inputs
 
 log = logging.getLogger("nnpipe")
 
@@ -45,28 +45,28 @@ _RANKED_ON = 32  # samples
 class MixingChain:
     """A way, the place of its quantiser, and the way to the same runtime in floats."""
 
-    way: Planned
+    way: PlannedRecipe
     place: int
-    floats: Planned
+    floats: PlannedRecipe
 
     @classmethod
-    def of(cls, way: Planned, named: str | Way) -> MixingChain:
+    def from_recipe(cls, way: PlannedRecipe, named: str | Recipe) -> MixingChain:
         """Return the chain of a way; raise if none of its compilers keeps tensors in floats."""
         title = named if isinstance(named, str) else named.title
-        place = next((n for n, each in enumerate(way.compilers) if _keeps(each)), None)
+        place = next((n for n, each in enumerate(way.compilers) if _can_keep_floats(each)), None)
         if place is None or way.runtime is None or way.plan is None:
             raise ConfigError(
                 f"{title}: none of its compilers quantises and keeps tensors in floats (keep_float)"
             )
         compilers = [
             *way.compilers[:place],
-            *_in_floats(way.compilers[place]),
+            *_make_float_compilers(way.compilers[place]),
             *way.compilers[place + 1 :],
         ]
-        floats = Way(FLOATS, tuple(compilers), way.runtime, way.plan.export)
-        return cls(way, place, planned(floats, [(way.wrapper, way.path)]))
+        floats = Recipe(FLOATS, tuple(compilers), way.runtime, way.plan.export)
+        return cls(way, place, plan_recipe(floats, [(way.wrapper, way.path)]))
 
-    def keeping(self, kept: Sequence[str]) -> tuple[ModelCompiler, ...]:
+    def build_compilers(self, kept: Sequence[str]) -> tuple[ModelCompiler, ...]:
         """Return the compilers of a model that keeps some tensors in floats, beside those that
         the way keeps.
         """
@@ -76,11 +76,11 @@ class MixingChain:
         return tuple(made)
 
 
-def _keeps(compiler: ModelCompiler) -> bool:
+def _can_keep_floats(compiler: ModelCompiler) -> bool:
     return hasattr(compiler, "keep_float") and compiler.needs_calibration()
 
 
-def _in_floats(compiler: Any) -> tuple[ModelCompiler, ...]:
+def _make_float_compilers(compiler: Any) -> tuple[ModelCompiler, ...]:
     """Return the compilers that do without quantisation what a quantiser does."""
     for name, floats in (("precision", "fp32"), ("target", "default")):
         if hasattr(compiler, name):
@@ -101,13 +101,13 @@ class MixingSteps:
     source: ModelProcess
     worker: Worker
 
-    def searched(
+    def run_search(
         self, samples: np.ndarray[Any, Any], allowed: float, evaluations: int, progress: Progress
     ) -> tuple[list[tuple[str, float]], list[MixStep]]:
         """Return the ranking of the tensors, and the models that were tried."""
         request = {"indices": samples.tolist(), "metric": self.metric.name}
-        plain = self._spec(FLOATS, *self._floats(), self.chain.floats)
-        self._do(
+        plain = self._build_spec(FLOATS, *self._compile_floats(), self.chain.floats)
+        self._send_request(
             "running the model in floats", {"do": "open", **request, "candidate": plain.to_json()}
         )
         ranking: list[tuple[str, float]] = []
@@ -116,8 +116,12 @@ class MixingSteps:
 
         def evaluate(kept: tuple[str, ...]) -> MixStep:
             next(turns, None)
-            made = self._spec(MIXED, *self._made(kept, self.place / f"tried{next(number)}"))
-            found = self._do("running it", {"do": "try", **request, "candidate": made.to_json()})
+            made = self._build_spec(
+                MIXED, *self._compile_mixed(kept, self.place / f"tried{next(number)}")
+            )
+            found = self._send_request(
+                "running it", {"do": "try", **request, "candidate": made.to_json()}
+            )
             ratio, *interval = found["times"]
             step = MixStep(
                 kept, found["loss"], found["low"], found["high"], ratio, (interval[0], interval[1])
@@ -133,16 +137,16 @@ class MixingSteps:
         first = evaluate(())
         if first.loss <= allowed or evaluations == 1:
             return ranking, [first]
-        ranking = self._ranking(samples)
+        ranking = self._rank_tensors(samples)
         names = [name for name, _ in ranking]
         return ranking, search_floats(
             names, lambda kept: evaluate(kept) if kept else first, allowed, evaluations
         )
 
-    def _ranking(self, samples: np.ndarray[Any, Any]) -> list[tuple[str, float]]:
-        quantised, _ = self._made((), self.place / "integers")
-        source = self._named_alike(quantised)
-        spec = self._spec(INTEGERS, quantised, self.chain.way.compilers)
+    def _rank_tensors(self, samples: np.ndarray[Any, Any]) -> list[tuple[str, float]]:
+        quantised, _ = self._compile_mixed((), self.place / "integers")
+        source = self._find_named_source(quantised)
+        spec = self._build_spec(INTEGERS, quantised, self.chain.way.compilers)
         request = {
             "do": "rank",
             "source": str(source.path),
@@ -151,7 +155,8 @@ class MixingSteps:
             "indices": samples[:_RANKED_ON].tolist(),
         }
         found = [
-            (str(name), float(level)) for name, level in self._do("ranking the tensors", request)
+            (str(name), float(level))
+            for name, level in self._send_request("ranking the tensors", request)
         ]
         if not found:
             raise ConfigError(
@@ -159,28 +164,28 @@ class MixingSteps:
             )
         return found
 
-    def _named_alike(self, quantised: Artifact) -> Artifact:
+    def _find_named_source(self, quantised: Artifact) -> Artifact:
         """Return the model in floats whose tensors have the names to keep: what the quantiser
         takes, or converts to.
         """
         place, count = self.chain.place, len(self.chain.way.compilers)
         quantiser: Any = self.chain.way.compilers[place]
         if quantiser.names_from_result:
-            return _history(self._floats()[0])[count - 1 - place]
-        return _history(quantised)[count - place]
+            return _list_lineage(self._compile_floats()[0])[count - 1 - place]
+        return _list_lineage(quantised)[count - place]
 
-    def finalists(self, best: MixStep | None, to: Path) -> list[CandidateSpec]:
+    def build_finalists(self, best: MixStep | None, to: Path) -> list[CandidateSpec]:
         """Return the model in floats, that in integers, and the chosen one, which is written to
         its place.
         """
-        floats = self._spec(FLOATS, *self._floats(), self.chain.floats)
+        floats = self._build_spec(FLOATS, *self._compile_floats(), self.chain.floats)
         if best is not None and not best.kept:
-            return [floats, self._spec(INTEGERS, *self._made((), to))]
-        integers = self._spec(INTEGERS, *self._made((), self.place / "integers"))
+            return [floats, self._build_spec(INTEGERS, *self._compile_mixed((), to))]
+        integers = self._build_spec(INTEGERS, *self._compile_mixed((), self.place / "integers"))
         return (
             [floats, integers]
             if best is None
-            else [floats, integers, self._spec(MIXED, *self._made(best.kept, to))]
+            else [floats, integers, self._build_spec(MIXED, *self._compile_mixed(best.kept, to))]
         )
 
     def check_destination(self, to: Path) -> None:
@@ -190,16 +195,20 @@ class MixingSteps:
         way = self.chain.way
         assert way.plan is not None
         path = _with_suffix(to, way.plan, way.compilers)
-        self.source.destinations(way.plan, way.compilers, path)
+        self.source.list_destinations(way.plan, way.compilers, path)
 
-    def _floats(self) -> tuple[Artifact, tuple[ModelCompiler, ...]]:
-        return self._compiled(self.chain.floats, self.chain.floats.compilers, self.place / "floats")
+    def _compile_floats(self) -> tuple[Artifact, tuple[ModelCompiler, ...]]:
+        return self._compile_chain(
+            self.chain.floats, self.chain.floats.compilers, self.place / "floats"
+        )
 
-    def _made(self, kept: Sequence[str], to: Path) -> tuple[Artifact, tuple[ModelCompiler, ...]]:
-        return self._compiled(self.chain.way, self.chain.keeping(kept), to)
+    def _compile_mixed(
+        self, kept: Sequence[str], to: Path
+    ) -> tuple[Artifact, tuple[ModelCompiler, ...]]:
+        return self._compile_chain(self.chain.way, self.chain.build_compilers(kept), to)
 
-    def _compiled(
-        self, way: Planned, compilers: tuple[ModelCompiler, ...], to: Path
+    def _compile_chain(
+        self, way: PlannedRecipe, compilers: tuple[ModelCompiler, ...], to: Path
     ) -> tuple[Artifact, tuple[ModelCompiler, ...]]:
         assert way.plan is not None
         path = _with_suffix(to, way.plan, compilers)
@@ -207,27 +216,27 @@ class MixingSteps:
             way.plan, compilers, path, self.calibration_samples, self.limit
         ), compilers
 
-    def _spec(
+    def _build_spec(
         self,
         title: str,
         artifact: Artifact,
         compilers: tuple[ModelCompiler, ...],
-        way: Planned | None = None,
+        way: PlannedRecipe | None = None,
     ) -> CandidateSpec:
         way = way or self.chain.way
         return CandidateSpec(
             title, way.wrapper, way.path, compilers, way.runtime, artifact, dataset=self.dataset
         )
 
-    def _do(self, what: str, request: Mapping[str, Any]) -> Any:
+    def _send_request(self, what: str, request: Mapping[str, Any]) -> Any:
         return self.worker.attempt(what, request, self.limit)
 
 
 def _with_suffix(path: Path, way: Plan, compilers: Sequence[ModelCompiler]) -> Path:
-    return path if path.suffix else path.with_suffix(suffix(way, compilers))
+    return path if path.suffix else path.with_suffix(get_file_suffix(way, compilers))
 
 
-def _history(artifact: Artifact) -> list[Artifact]:
+def _list_lineage(artifact: Artifact) -> list[Artifact]:
     """Return an artifact, what it was made from, what that was made from, and so on."""
     found, parent = [artifact], artifact.parent
     while parent is not None:
@@ -246,7 +255,7 @@ def mix(
     *,
     data: Any,
     max_loss: float = 0.01,
-    way: str | Way = "onnx-int8",
+    way: str | Recipe = "onnx-int8",
     metric: str = "",
     evaluations: int = 26,
     preparation: Mapping[str, Any] | None = None,
@@ -254,7 +263,7 @@ def mix(
     search_samples: int = 1000,
     max_seconds: float = 60.0,
     time_limit: float = 3600.0,
-    progress: Progress = bar,
+    progress: Progress = show_progress,
 ) -> MixResult:
     """Quantise a model, and keep those tensors in floats without which it would be worse than
     allowed.
@@ -280,8 +289,8 @@ def mix(
         point of accuracy. The search may use half of this, because the best of several models is
         partly the luckiest.
     way
-        A short name of :func:`~nnpipe.workflows.ways.ways`, or a
-        :class:`~nnpipe.workflows.ways.Way`, whose quantiser takes ``keep_float``.
+        A short name of :func:`~nnpipe.workflows.recipes.recipes`, or a
+        :class:`~nnpipe.workflows.recipes.Recipe`, whose quantiser takes ``keep_float``.
     metric
         A metric of the task; by default the one by which candidates are ranked.
     evaluations
@@ -327,8 +336,8 @@ def mix(
         raise ConfigError(f"evaluations should be 1 or more, not {evaluations}")
     check_writable(Path(to))
     with ExitStack() as stack:
-        place = stack.enter_context(working_folder())
-        taken = given(
+        place = stack.enter_context(create_working_folder())
+        taken = import_inputs(
             model,
             data,
             place,
@@ -340,12 +349,12 @@ def mix(
             raise ConfigError(
                 "data should be samples with their classes, or a data set; there are none"
             )
-        dataset = prepared(taken.dataset)
-        chain = MixingChain.of(planned(way, taken.models), way)
+        dataset = prepare_dataset(taken.dataset)
+        chain = MixingChain.from_recipe(plan_recipe(way, taken.models), way)
         mixing = MixingSteps(
             chain,
             dataset,
-            _metric(dataset, metric),
+            _find_metric(dataset, metric),
             place,
             calibration_samples,
             time_limit,
@@ -353,17 +362,17 @@ def mix(
             stack.enter_context(Worker(f"{subprocess_tasks.__name__}:Trials", shown=True)),
         )
         mixing.check_destination(Path(to))
-        samples = samples_apart(dataset, calibration_samples, search_samples)
-        ranking, steps = mixing.searched(samples, max_loss * _SHARE, evaluations, progress)
-        best = fastest(steps, max_loss * _SHARE)
-        candidates = mixing.finalists(best, Path(to))
+        samples = select_search_samples(dataset, calibration_samples, search_samples)
+        ranking, steps = mixing.run_search(samples, max_loss * _SHARE, evaluations, progress)
+        best = find_fastest(steps, max_loss * _SHARE)
+        candidates = mixing.build_finalists(best, Path(to))
         contest = Contest(
             [(each, None) for each in candidates], dataset, MeasureOptions(measure_seconds=0.0)
         )
-        found, interrupted = carried_out(
+        found, interrupted = run_comparison(
             contest,
             ComparisonPlan(max_seconds=max_seconds),
-            title=f"Mixed precision of {_name(model)}",
+            title=f"Mixed precision of {_get_model_name(model)}",
             progress=progress,
         )
         files = {each.title: each.artifact.path for each in candidates if each.artifact is not None}
@@ -380,7 +389,7 @@ def mix(
         )
 
 
-def _metric(dataset: Dataset, name: str) -> QualityMetric:
+def _find_metric(dataset: Dataset, name: str) -> QualityMetric:
     task = dataset.task
     if not name:
         return task.primary
@@ -393,7 +402,9 @@ def _metric(dataset: Dataset, name: str) -> QualityMetric:
         ) from None
 
 
-def samples_apart(dataset: Dataset, calibration_samples: int, count: int) -> np.ndarray[Any, Any]:
+def select_search_samples(
+    dataset: Dataset, calibration_samples: int, count: int
+) -> np.ndarray[Any, Any]:
     """Return samples to search with: of the validation split, or training samples that no
     quantiser has seen.
     """
@@ -414,5 +425,5 @@ def samples_apart(dataset: Dataset, calibration_samples: int, count: int) -> np.
     return found.astype(np.int64)
 
 
-def _name(model: Any) -> str:
+def _get_model_name(model: Any) -> str:
     return Path(model).name if isinstance(model, (str, Path)) else type(model).__name__

@@ -8,21 +8,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nnpipe.analysis.quality_intervals import QualityDifference, quality_difference
+from nnpipe.analysis.quality_intervals import QualityDifference, compute_quality_difference
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.files import write_text
-from nnpipe.core.foreign_text import lines_of, show_text
+from nnpipe.core.foreign_text import join_lines, show_text
 from nnpipe.core.quality_metric import QualityMetric
-from nnpipe.measuring.quantities import in_sentence
+from nnpipe.measuring.quantities import format_in_sentence
 from nnpipe.report.charts import ChartPoint, Scatter
 from nnpipe.report.document import Document, Paragraph, Plot, Section, Table
 from nnpipe.report.drawing.pictures import Pictures
-from nnpipe.report.sections.comparison import comparison_table, sentences
+from nnpipe.report.sections.comparison import build_comparison_table, describe_comparison
 from nnpipe.report.writers.html import write_html
 from nnpipe.report.writers.terminal import to_text
 from nnpipe.workflows.comparison.result import ComparisonResult
 from nnpipe.workflows.mixing.float_search import MixStep
-from nnpipe.workflows.notebook import shown_table
+from nnpipe.workflows.notebook import format_html_table
 
 FLOATS, INTEGERS, MIXED = "floats", "integers", "mixed"
 """The titles of the three models that are compared in the end."""
@@ -88,7 +88,7 @@ class MixResult:
         )
         assert one is not None
         assert other is not None
-        return quality_difference(self.metric, one, other)
+        return compute_quality_difference(self.metric, one, other)
 
     @property
     def loss(self) -> tuple[float, float, float]:
@@ -123,10 +123,10 @@ class MixResult:
         rows = tuple(
             (
                 ("* " if step is self.chosen else "") + str(len(step.kept)),
-                self._told(step.loss),
-                f"{self._told(step.low)} to {self._told(step.high)}",
+                self._format_loss(step.loss),
+                f"{self._format_loss(step.low)} to {self._format_loss(step.high)}",
                 f"{step.time:.3f} ({step.time_interval[0]:.3f} to {step.time_interval[1]:.3f})",
-                _names(step.kept),
+                _format_names(step.kept),
             )
             for step in self.steps
         )
@@ -153,15 +153,15 @@ class MixResult:
             least = min(step.loss for step in self.steps)
             return [
                 f"None of the {len(self.steps)} models that were tried is good enough: the least "
-                f"loss is {self._told(least)}, and the search may use half of "
-                f"{self._told(self.max_loss)}. Nothing was written."
+                f"loss is {self._format_loss(least)}, and the search may use half of "
+                f"{self._format_loss(self.max_loss)}. Nothing was written."
             ]
         value, low, high = self.loss
         samples = self.difference.samples
         told = {
             "proven": "this is proven to be allowed",
-            "not proven": f"not proven: the interval reaches beyond the allowed {self._told(self.max_loss)}",
-            "refuted": f"more than the allowed {self._told(self.max_loss)}",
+            "not proven": f"not proven: the interval reaches beyond the allowed {self._format_loss(self.max_loss)}",
+            "refuted": f"more than the allowed {self._format_loss(self.max_loss)}",
         }[self.verdict]
         kept = len(self.chosen.kept)
         what = (
@@ -170,9 +170,10 @@ class MixResult:
             else "No tensor has to stay in floats"
         )
         found = [
-            f"{what}: {_names(self.chosen.kept, 10)}." if kept else f"{what}.",
-            f"Loss of {in_sentence(self.metric.title)} on {samples:,} test samples that the search "
-            f"never saw: {self._told(value)} ({self._told(low)} to {self._told(high)}); {told}.",
+            f"{what}: {_format_names(self.chosen.kept, 10)}." if kept else f"{what}.",
+            f"Loss of {format_in_sentence(self.metric.title)} on {samples:,} test samples that the "
+            f"search never saw: {self._format_loss(value)} ({self._format_loss(low)} to "
+            f"{self._format_loss(high)}); {told}.",
         ]
         if self.chosen.time_interval[1] >= 1:
             found.append("The search does not prove that it is faster than the model in floats.")
@@ -181,7 +182,7 @@ class MixResult:
     def __str__(self) -> str:
         tables = [to_text(self.noisiest)] if self.ranking else []
         return "\n\n".join(
-            (*tables, to_text(self.table), str(self.comparison), lines_of(self.sentences()))
+            (*tables, to_text(self.table), str(self.comparison), join_lines(self.sentences()))
         )
 
     __repr__ = __str__
@@ -192,7 +193,7 @@ class MixResult:
 
     def _repr_html_(self) -> str:
         """Return HTML for a notebook."""
-        return shown_table(self.table, self.table.caption, self.sentences())
+        return format_html_table(self.table, self.table.caption, self.sentences())
 
     @property
     def picture(self) -> Plot:
@@ -206,7 +207,7 @@ class MixResult:
                 step.time_interval,
                 (-scale * step.high, -scale * step.low),
                 1 if step is self.chosen else 0,
-                tip=_names(step.kept, 10),
+                tip=_format_names(step.kept, 10),
             )
             for step in self.steps
         )
@@ -224,7 +225,7 @@ class MixResult:
     def save_picture(self, path: str | Path) -> None:
         """Write the picture as SVG."""
         check_call(MixResult.save_picture, locals())
-        write_text(path, Pictures().svg(self.picture))
+        write_text(path, Pictures().render_svg(self.picture))
 
     def save_report(self, path: str | Path) -> None:
         """Write a report as one HTML page: conclusions, tables and the picture."""
@@ -232,11 +233,11 @@ class MixResult:
         paragraphs = tuple(Paragraph(each) for each in self.sentences())
         tables = ((self.noisiest,) if self.ranking else ()) + (self.table,)
         measured = self.comparison.comparison
-        told = tuple(Paragraph(each) for each in sentences(measured))
+        told = tuple(Paragraph(each) for each in describe_comparison(measured))
         sections = (
             Section("Choice", (*paragraphs, self.picture)),
             Section("Search", tables),
-            Section("On the test split", (comparison_table(measured), *told)),
+            Section("On the test split", (build_comparison_table(measured), *told)),
         )
         write_html(Document(measured.title, sections), path)
 
@@ -262,13 +263,13 @@ class MixResult:
         check_call(MixResult.save_json, locals())
         write_text(path, json.dumps(self.to_json(), indent=1) + "\n")
 
-    def _told(self, loss: float) -> str:
+    def _format_loss(self, loss: float) -> str:
         """Return a loss in the unit of the metric; shares in percentage points."""
         told = f"{100 * loss:.2f}" if self.metric.kind == "share" else f"{loss:.4g}"
         told = "0.00" if told == "-0.00" else told
         return f"{told} points" if self.metric.kind == "share" else told
 
 
-def _names(kept: tuple[str, ...], most: int = _SHOWN) -> str:
+def _format_names(kept: tuple[str, ...], most: int = _SHOWN) -> str:
     more = f" and {len(kept) - most} more" if len(kept) > most else ""
     return ", ".join(kept[:most]) + more if kept else "-"

@@ -9,24 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import NNPipeError
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
 from nnpipe.core.plan import Plan
 from nnpipe.core.progress import Progress
 from nnpipe.modelwrappers.files.file_model import FileModel
 from nnpipe.workflows.candidates.deployment import check_reached
-from nnpipe.workflows.candidates.measure import Verification, source_outputs
+from nnpipe.workflows.candidates.measure import Verification, record_source_outputs
 from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
-from nnpipe.workflows.candidates.stages import suffix, train_once
-from nnpipe.workflows.pipeline.entries import made_from
+from nnpipe.workflows.candidates.stages import get_file_suffix, train_once
+from nnpipe.workflows.pipeline.entries import build_from_settings
 from nnpipe.workflows.pipeline.file import (
     CandidateSettings,
     ImpossibleCandidate,
     ModelSettings,
     Pipeline,
-    file_name,
+    make_file_name,
 )
-from nnpipe.workflows.progress import bar
+from nnpipe.workflows.progress import show_progress
 
 
 def read_pipeline(
@@ -39,7 +39,7 @@ def read_pipeline(
     NNPipeError
         If a setting is wrong; the message names the file and the place in it.
     """
-    return made_from(settings, changes, Pipeline.from_settings)
+    return build_from_settings(settings, changes, Pipeline.from_settings)
 
 
 def check_targets(pipeline: Pipeline) -> None:
@@ -55,10 +55,13 @@ def check_targets(pipeline: Pipeline) -> None:
 
 
 def train_model(
-    pipeline: Pipeline, model: ModelSettings, retrain: bool = False, progress: Progress = bar
+    pipeline: Pipeline,
+    model: ModelSettings,
+    retrain: bool = False,
+    progress: Progress = show_progress,
 ) -> None:
     """Train a model of a pipeline, unless exactly this training has been done."""
-    record = f"{file_name(model.title)}.training.json" if model.title else "training.json"
+    record = f"{make_file_name(model.title)}.training.json" if model.title else "training.json"
     train_once(
         model.wrapper,
         pipeline.dataset,
@@ -71,7 +74,7 @@ def train_model(
     )
 
 
-def verification_of(
+def start_verification(
     pipeline: Pipeline, model: ModelSettings, source: ModelProcess
 ) -> AbstractContextManager[Verification | None]:
     """Load the source and run it, if any candidate is compiled from it."""
@@ -79,10 +82,10 @@ def verification_of(
     if all(candidate.way is None for candidate in model.candidates):
         return nullcontext()
     source.load(pipeline.time_limit)
-    return source_outputs(source, pipeline.verify, pipeline.time_limit)
+    return record_source_outputs(source, pipeline.verify, pipeline.time_limit)
 
 
-def compiled_candidate(
+def compile_candidate(
     pipeline: Pipeline,
     model: ModelSettings,
     settings: CandidateSettings,
@@ -92,13 +95,13 @@ def compiled_candidate(
     """Return a candidate, compiled if it has to be; names of its files start with ``stem``."""
     artifact = None
     if settings.way is not None:
-        destination = artifact_path(settings.way, settings, stem)
+        destination = get_artifact_path(settings.way, settings, stem)
         artifact = source.compile(
             settings.way,
             settings.compilers,
             destination,
             pipeline.calibration_samples,
-            limit_of(pipeline, settings),
+            get_time_limit(pipeline, settings),
         )
     return CandidateSpec(
         settings.title,
@@ -111,26 +114,26 @@ def compiled_candidate(
     )
 
 
-def artifact_path(way: Plan, settings: CandidateSettings, stem: Path) -> Path:
+def get_artifact_path(way: Plan, settings: CandidateSettings, stem: Path) -> Path:
     """Return the path of a candidate's compiled model."""
-    return stem.with_name(stem.name + suffix(way, settings.compilers))
+    return stem.with_name(stem.name + get_file_suffix(way, settings.compilers))
 
 
-def limit_of(pipeline: Pipeline, settings: CandidateSettings) -> float:
+def get_time_limit(pipeline: Pipeline, settings: CandidateSettings) -> float:
     """Return the time limit of a candidate's steps in seconds."""
     return pipeline.time_limit if settings.time_limit is None else settings.time_limit
 
 
-def stem_of(pipeline: Pipeline, settings: CandidateSettings, number: int) -> Path:
+def get_file_stem(pipeline: Pipeline, settings: CandidateSettings, number: int) -> Path:
     """Return the path with which the names of a candidate's files start; numbers count from 1."""
-    return pipeline.output / f"{number:02d}-{file_name(settings.title)}"
+    return pipeline.output / f"{number:02d}-{make_file_name(settings.title)}"
 
 
 _LONGEST = 500  # characters of a cause
 
 
 @dataclass(frozen=True)
-class Accepted:
+class WorkingCandidate:
     """A candidate against which nothing is known, and the formats of its model from the export
     to the runtime.
     """
@@ -147,14 +150,15 @@ class Accepted:
 class DryRun:
     """The candidates of a pipeline that would work, and the others with the causes."""
 
-    accepted: tuple[Accepted, ...]
+    accepted: tuple[WorkingCandidate, ...]
     refused: tuple[ImpossibleCandidate, ...]
 
     def __str__(self) -> str:
         """Return one line for each candidate, and their numbers."""
         lines = [str(each) for each in self.accepted]
         lines += [
-            f"cannot be: {each.title}: {one_line(each.cause, _LONGEST)}" for each in self.refused
+            f"cannot be: {each.title}: {format_one_line(each.cause, _LONGEST)}"
+            for each in self.refused
         ]
         number = len(self.accepted) + len(self.refused)
         return "\n".join([*lines, f"{number} candidates, {len(self.refused)} of them impossible"])
@@ -180,24 +184,26 @@ def dry_run(settings: str | Path | Mapping[str, Any], changes: Sequence[str] = (
         the message names the place.
     """
     refused: list[ImpossibleCandidate] = []
-    pipeline = made_from(settings, changes, lambda found: Pipeline.from_settings(found, refused))
+    pipeline = build_from_settings(
+        settings, changes, lambda found: Pipeline.from_settings(found, refused)
+    )
     pipeline.dataset.check_installed()
     accepted = []
     for model in pipeline.models:
         for candidate in model.candidates:
-            causes = tuple(_causes(model, candidate))
+            causes = tuple(_find_causes(model, candidate))
             if causes:
                 refused.append(ImpossibleCandidate(candidate.title, "; ".join(causes)))
             else:
-                accepted.append(Accepted(candidate.title, _formats(candidate)))
+                accepted.append(WorkingCandidate(candidate.title, _list_formats(candidate)))
     return DryRun(tuple(accepted), tuple(refused))
 
 
-def _formats(candidate: CandidateSettings) -> tuple[str, ...]:
+def _list_formats(candidate: CandidateSettings) -> tuple[str, ...]:
     return () if candidate.way is None else (candidate.way.export, *candidate.way.formats)
 
 
-def _causes(model: ModelSettings, candidate: CandidateSettings) -> Iterator[str]:
+def _find_causes(model: ModelSettings, candidate: CandidateSettings) -> Iterator[str]:
     """Yield the causes why a candidate whose formats fit would not work."""
     try:
         model.wrapper.check_installed()

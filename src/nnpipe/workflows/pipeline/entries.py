@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nnpipe.core.arguments import arguments_of
+from nnpipe.core.arguments import list_arguments
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError, NNPipeError
-from nnpipe.core.messages import shown
+from nnpipe.core.messages import format_value
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
 from nnpipe.experiment.settings import check_keys, override, read_settings
@@ -24,7 +24,7 @@ MOST = 10_000_000
 """The most of anything that a file may ask for: trials, samples, threads."""
 
 
-def made_from(
+def build_from_settings(
     settings: str | Path | Mapping[str, Any],
     changes: Sequence[str],
     make: Callable[[Mapping[str, Any]], T],
@@ -38,7 +38,7 @@ def made_from(
         If a setting is wrong; the message names the place, and the file if there is one.
     """
     if isinstance(settings, Mapping):
-        return make(override(_as_in_a_file(settings), changes))
+        return make(override(_encode_settings(settings), changes))
     try:
         return make(override(read_settings(Path(settings)), changes))
     except NNPipeError as error:
@@ -48,12 +48,12 @@ def made_from(
         ) from None
 
 
-def _as_in_a_file(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _encode_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings from Python in the form of a file, with components and paths as strings
     and objects.
     """
 
-    def written(value: Any) -> Any:
+    def encode_value(value: Any) -> Any:
         if isinstance(value, Component):
             return value.describe()
         if isinstance(value, Path):
@@ -61,13 +61,13 @@ def _as_in_a_file(settings: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(f"settings hold a {type(value).__name__}, which no file of settings can")
 
     try:
-        found: dict[str, Any] = json.loads(json.dumps(dict(settings), default=written))
+        found: dict[str, Any] = json.loads(json.dumps(dict(settings), default=encode_value))
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"settings cannot be written to a file: {error}") from None
     return found
 
 
-def part_of(data: Mapping[str, Any], key: str) -> Any:
+def get_section(data: Mapping[str, Any], key: str) -> Any:
     """Return the value of a key; an empty object if it is missing or, as after a bare YAML key,
     null.
     """
@@ -75,20 +75,22 @@ def part_of(data: Mapping[str, Any], key: str) -> Any:
     return {} if found is None else found
 
 
-def model_of(
+def parse_model(
     model: Mapping[str, Any], default: Path, where: str = "model"
 ) -> tuple[ModelWrapper, Path]:
     """Return the model's wrapper and the path of its weights; wrappers of files take ``path`` as
     an argument.
     """
     data = {key: model[key] for key in ("class", "arguments") if key in model}
-    path = Path(text_of(model["path"], f"{where}.path")) if model.get("path") is not None else None
-    arguments = part_of(data, "arguments")
-    cls = class_of(data, ModelWrapper, where)
-    takes_path = any(declared.name == PATH for declared in arguments_of(cls))
+    path = (
+        Path(parse_text(model["path"], f"{where}.path")) if model.get("path") is not None else None
+    )
+    arguments = get_section(data, "arguments")
+    cls = parse_class(data, ModelWrapper, where)
+    takes_path = any(declared.name == PATH for declared in list_arguments(cls))
     if path is not None and isinstance(arguments, dict) and PATH not in arguments and takes_path:
         arguments = {PATH: str(path), **arguments}
-    wrapper = made_of(cls, arguments, where)
+    wrapper = build_component(cls, arguments, where)
     own = getattr(wrapper, PATH) if takes_path else None
     if own is not None and path is not None and own != path:
         raise ConfigError(
@@ -104,27 +106,27 @@ def makes_weights(wrapper: ModelWrapper, model: Mapping[str, Any]) -> bool:
     return wrapper.makes_weights and model.get("path") is None and model.get("training") is None
 
 
-def component_of(data: Any, base: type[C], where: str) -> C:
+def parse_component(data: Any, base: type[C], where: str) -> C:
     """Return the component of an entry: a class's name, or an object with ``class`` and
     ``arguments``.
     """
     if isinstance(data, str):
         data = {"class": data}
     data = check_keys(data, ("class", "arguments"), where, ("class",))
-    return made_of(class_of(data, base, where), part_of(data, "arguments"), where)
+    return build_component(parse_class(data, base, where), get_section(data, "arguments"), where)
 
 
-def class_of(data: Mapping[str, Any], base: type[C], where: str) -> type[C]:
+def parse_class(data: Mapping[str, Any], base: type[C], where: str) -> type[C]:
     """Return the class that an entry names."""
     try:
-        return find(text_of(data["class"], where), base)
+        return find(parse_text(data["class"], where), base)
     except NNPipeError as error:
         raise type(error)(
             str(error) if str(error).startswith(where) else f"{where}: {error}"
         ) from None
 
 
-def made_of(cls: type[C], arguments: Any, where: str) -> C:
+def build_component(cls: type[C], arguments: Any, where: str) -> C:
     """Return a component of a class, made from the arguments of an entry."""
     if not isinstance(arguments, dict):
         raise ConfigError(
@@ -136,7 +138,7 @@ def made_of(cls: type[C], arguments: Any, where: str) -> C:
         raise ConfigError(f"{where}: {error}") from None
 
 
-def text_of(value: Any, where: str) -> str:
+def parse_text(value: Any, where: str) -> str:
     """Return a value that must be a non-empty string; raise :class:`ConfigError` if it is not."""
     if not isinstance(value, str) or not value:
         raise ConfigError(f"{where}: expected a text, found {value!r}")
@@ -151,18 +153,19 @@ def count_of(value: Any, where: str) -> int:
         raise ConfigError(f"{where}: expected a whole number above zero, found {value!r}")
     if value > MOST:
         raise ConfigError(
-            f"{where}: {shown(value)} is more than {MOST:,}, the most that can be carried out"
+            f"{where}: {format_value(value)} is more than {MOST:,}, the most that can be carried "
+            f"out"
         )
     return value
 
 
-def seed_of(value: Any, where: str = "seed") -> int:
+def parse_seed(value: Any, where: str = "seed") -> int:
     """Return a seed, a whole number from 0 of at most 63 bits; raise :class:`ConfigError` for
     anything else.
     """
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
         raise ConfigError(
             f"{where}: expected a whole number from 0 to below 2 to the power of 63, found "
-            f"{shown(value)}"
+            f"{format_value(value)}"
         )
     return value

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from nnpipe.core.batching import all_for_batch, for_batch
+from nnpipe.core.batching import set_batch_size, set_batch_sizes
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, NNPipeError
@@ -19,18 +19,18 @@ from nnpipe.core.training import TrainingOptions
 from nnpipe.experiment.settings import check_keys
 from nnpipe.measuring.load_options import LoadOptions, call_size
 from nnpipe.measuring.measure_options import MeasureOptions
-from nnpipe.report.render import known_report_types
+from nnpipe.report.render import list_report_types
 from nnpipe.workflows.candidates.deployment import Deployment
 from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.candidates.stages import check_plan
 from nnpipe.workflows.pipeline.entries import (
-    component_of,
+    build_component,
     count_of,
-    made_of,
+    get_section,
     makes_weights,
-    model_of,
-    part_of,
-    text_of,
+    parse_component,
+    parse_model,
+    parse_text,
 )
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 
@@ -107,26 +107,29 @@ class Pipeline:
             If a setting is wrong; the message names its place in the file.
         """
         data = check_keys(dict(settings), _KEYS, "pipeline", ("dataset", "candidates"))
-        output = Path(text_of(data.get("output", "build"), "output"))
-        report = check_keys(part_of(data, "report"), ("types",), "report")
-        measure = made_of(MeasureOptions, part_of(data, "measure"), "measure")
-        load = made_of(LoadOptions, part_of(data, "load"), "load")
+        output = Path(parse_text(data.get("output", "build"), "output"))
+        report = check_keys(get_section(data, "report"), ("types",), "report")
+        measure = build_component(MeasureOptions, get_section(data, "measure"), "measure")
+        load = build_component(LoadOptions, get_section(data, "load"), "load")
         measure.check_with(load)
         return cls(
-            title=text_of(data.get("title", "Benchmark"), "title"),
+            title=parse_text(data.get("title", "Benchmark"), "title"),
             output=output,
-            dataset=component_of(data["dataset"], Dataset, "dataset"),
+            dataset=parse_component(data["dataset"], Dataset, "dataset"),
             models=tuple(
-                _for_calls(model, measure, load) for model in _models(data, output, refused)
+                _set_batch_size(model, measure, load)
+                for model in _parse_models(data, output, refused)
             ),
             measure=measure,
             load=load,
-            verify=made_of(VerifyOptions, part_of(data, "verify"), "verify"),
-            time_limit=made_of(LimitOptions, _only(data, "time_limit"), "pipeline").time_limit,
+            verify=build_component(VerifyOptions, get_section(data, "verify"), "verify"),
+            time_limit=build_component(
+                LimitOptions, _select_key(data, "time_limit"), "pipeline"
+            ).time_limit,
             calibration_samples=count_of(
                 data.get("calibration_samples", 128), "calibration_samples"
             ),
-            report_types=_types(report.get("types")),
+            report_types=_parse_report_types(report.get("types")),
         )
 
 
@@ -158,7 +161,7 @@ _CANDIDATE_KEYS = (
 )
 
 
-def _models(
+def _parse_models(
     data: Mapping[str, Any], output: Path, refused: list[ImpossibleCandidate] | None
 ) -> tuple[ModelSettings, ...]:
     """Return the models, each with its candidates."""
@@ -180,7 +183,9 @@ def _models(
                     f"candidates.{number}.models: there is only one model; leave it out"
                 )
         return (
-            _model(data["model"], "model", output / "model", list(enumerate(entries)), refused),
+            _parse_model_settings(
+                data["model"], "model", output / "model", list(enumerate(entries)), refused
+            ),
         )
     given = data["models"]
     if not isinstance(given, list) or not given:
@@ -189,26 +194,34 @@ def _models(
         check_keys(model, _MODEL_KEYS, f"models.{i}", ("title", "class"))
         for i, model in enumerate(given)
     ]
-    titles = [text_of(model["title"], f"models.{i}.title") for i, model in enumerate(given)]
+    titles = [parse_text(model["title"], f"models.{i}.title") for i, model in enumerate(given)]
     _check_titles(titles, "models")
-    _check_titles([file_name(title) for title in titles], "models")
-    wanted = [_titles_of(entry, f"candidates.{i}", titles) for i, entry in enumerate(entries)]
+    _check_titles([make_file_name(title) for title in titles], "models")
+    wanted = [_parse_titles(entry, f"candidates.{i}", titles) for i, entry in enumerate(entries)]
     found = []
     for number, (title, model) in enumerate(zip(titles, given, strict=True)):
         own = [(place, entry) for place, entry in enumerate(entries) if title in wanted[place]]
-        found.append(_model(model, f"models.{number}", output / file_name(title), own, refused))
+        found.append(
+            _parse_model_settings(
+                model, f"models.{number}", output / make_file_name(title), own, refused
+            )
+        )
     return tuple(found)
 
 
-def _for_calls(model: ModelSettings, measure: MeasureOptions, load: LoadOptions) -> ModelSettings:
+def _set_batch_size(
+    model: ModelSettings, measure: MeasureOptions, load: LoadOptions
+) -> ModelSettings:
     """Return a model whose compilers and runtimes are set to the number of samples in a call."""
     size = call_size(load, None, measure.inference_batch_size)
 
-    def fitted(settings: CandidateSettings) -> CandidateSettings:
-        runtime = None if settings.runtime is None else for_batch(settings.runtime, size)
-        return replace(settings, compilers=all_for_batch(settings.compilers, size), runtime=runtime)
+    def fit_candidate(settings: CandidateSettings) -> CandidateSettings:
+        runtime = None if settings.runtime is None else set_batch_size(settings.runtime, size)
+        return replace(
+            settings, compilers=set_batch_sizes(settings.compilers, size), runtime=runtime
+        )
 
-    return replace(model, candidates=tuple(map(fitted, model.candidates)))
+    return replace(model, candidates=tuple(map(fit_candidate, model.candidates)))
 
 
 def _check_titles(titles: Sequence[str], where: str) -> None:
@@ -217,7 +230,7 @@ def _check_titles(titles: Sequence[str], where: str) -> None:
             raise ConfigError(f"{where}: two are called {title!r}; give each a title of its own")
 
 
-def _titles_of(entry: Mapping[str, Any], where: str, known: Sequence[str]) -> Sequence[str]:
+def _parse_titles(entry: Mapping[str, Any], where: str, known: Sequence[str]) -> Sequence[str]:
     """Return the titles of a candidate's models."""
     named = entry.get("models")
     if named is None:
@@ -234,7 +247,7 @@ def _titles_of(entry: Mapping[str, Any], where: str, known: Sequence[str]) -> Se
     return named
 
 
-def _model(
+def _parse_model_settings(
     data: Any,
     where: str,
     default: Path,
@@ -242,22 +255,24 @@ def _model(
     refused: list[ImpossibleCandidate] | None,
 ) -> ModelSettings:
     model = check_keys(data, _MODEL_KEYS, where, ("class",))
-    title = text_of(model["title"], f"{where}.title") if "title" in model else ""
-    wrapper, path = model_of(model, default, where)
+    title = parse_text(model["title"], f"{where}.title") if "title" in model else ""
+    wrapper, path = parse_model(model, default, where)
     training = model.get("training")
-    candidates = tuple(_candidates(entries, wrapper, title, refused))
+    candidates = tuple(_parse_candidates(entries, wrapper, title, refused))
     _check_titles([candidate.title for candidate in candidates], "candidates")
     return ModelSettings(
         title,
         wrapper,
         path,
-        None if training is None else made_of(TrainingOptions, training, f"{where}.training"),
+        None
+        if training is None
+        else build_component(TrainingOptions, training, f"{where}.training"),
         makes_weights(wrapper, model),
         candidates,
     )
 
 
-def _candidates(
+def _parse_candidates(
     entries: Sequence[tuple[int, Mapping[str, Any]]],
     wrapper: ModelWrapper,
     model: str,
@@ -265,9 +280,9 @@ def _candidates(
 ) -> Iterator[CandidateSettings]:
     for number, entry in entries:
         where = f"candidates.{number}"
-        title = f"{model}: " * bool(model) + text_of(entry["title"], f"{where}.title")
+        title = f"{model}: " * bool(model) + parse_text(entry["title"], f"{where}.title")
         try:
-            yield _candidate(entry, where, wrapper, title)
+            yield _parse_candidate(entry, where, wrapper, title)
         except NNPipeError as error:
             if refused is None:
                 raise
@@ -276,17 +291,18 @@ def _candidates(
             )
 
 
-def _candidate(
+def _parse_candidate(
     data: Mapping[str, Any], where: str, wrapper: ModelWrapper, title: str
 ) -> CandidateSettings:
     given = [] if data.get("compilers") is None else data["compilers"]
     if not isinstance(given, list):
         raise ConfigError(f"{where}.compilers: expected a list")
     compilers = tuple(
-        component_of(item, ModelCompiler, f"{where}.compilers.{i}") for i, item in enumerate(given)
+        parse_component(item, ModelCompiler, f"{where}.compilers.{i}")
+        for i, item in enumerate(given)
     )
     limit = (
-        made_of(LimitOptions, _only(data, "time_limit"), where).time_limit
+        build_component(LimitOptions, _select_key(data, "time_limit"), where).time_limit
         if "time_limit" in data
         else None
     )
@@ -296,8 +312,8 @@ def _candidate(
         if data.get("protocol") is not None:
             raise ConfigError(f"{where}: a target needs a runtime")
         return CandidateSettings(title, (), None, None, time_limit=limit)
-    runtime = component_of(data["runtime"], Runtime, f"{where}.runtime")
-    deployment = _deployment(data, where)
+    runtime = parse_component(data["runtime"], Runtime, f"{where}.runtime")
+    deployment = _parse_deployment(data, where)
     here = deployment is None or deployment.serve
     try:
         way = check_plan(wrapper, compilers, runtime, data.get("export"), remote=not here)
@@ -306,7 +322,7 @@ def _candidate(
     return CandidateSettings(title, compilers, runtime, way, deployment, limit)
 
 
-def _deployment(data: Mapping[str, Any], where: str) -> Deployment | None:
+def _parse_deployment(data: Mapping[str, Any], where: str) -> Deployment | None:
     serve = data.get("serve", False)
     if not isinstance(serve, bool):
         raise ConfigError(f"{where}.serve: expected true or false, found {serve!r}")
@@ -314,27 +330,29 @@ def _deployment(data: Mapping[str, Any], where: str) -> Deployment | None:
         if serve or data.get("remote") is not None:
             raise ConfigError(f"{where}: name the way to the target: protocol")
         return None
-    protocol = component_of(data["protocol"], RuntimeProtocol, f"{where}.protocol")
+    protocol = parse_component(data["protocol"], RuntimeProtocol, f"{where}.protocol")
     protocol.check_installed()
     return Deployment(
-        protocol, made_of(RemoteOptions, part_of(data, "remote"), f"{where}.remote"), serve
+        protocol,
+        build_component(RemoteOptions, get_section(data, "remote"), f"{where}.remote"),
+        serve,
     )
 
 
-def _only(data: Mapping[str, Any], key: str) -> dict[str, Any]:
+def _select_key(data: Mapping[str, Any], key: str) -> dict[str, Any]:
     return {key: data[key]} if key in data else {}
 
 
-def _types(given: Any) -> tuple[str, ...] | None:
+def _parse_report_types(given: Any) -> tuple[str, ...] | None:
     if given is None:  # all types for which there are results
         return None
-    known = known_report_types()
+    known = list_report_types()
     if not isinstance(given, list) or any(name not in known for name in given):
         raise ConfigError(f"report.types: expected a list of {', '.join(known)}, found {given!r}")
     return tuple(given)
 
 
-def file_name(title: str) -> str:
+def make_file_name(title: str) -> str:
     """Return a title as the name of a file."""
     return (
         "-".join("".join(c if c.isascii() and c.isalnum() else " " for c in title.lower()).split())

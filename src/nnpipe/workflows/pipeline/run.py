@@ -15,34 +15,34 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.argument_checks import check_call
-from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.artifact import Artifact, get_sidecar_path
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
-from nnpipe.core.files import check_writable, sha256_of
+from nnpipe.core.files import check_writable, compute_sha256
 from nnpipe.core.foreign_text import show_text
 from nnpipe.core.progress import Progress, tell
 from nnpipe.formats.onnx import read_onnx
-from nnpipe.measuring.host import framework_versions, host_facts
+from nnpipe.measuring.host import get_framework_versions, read_host_facts
 from nnpipe.measuring.run import Run
-from nnpipe.report.sections.verdict import Failure
+from nnpipe.report.sections.verdict import CandidateFailure
 from nnpipe.training.sequences.dataset import DatasetSequence
 from nnpipe.workflows.candidates.measure import Verification, measure_apart
 from nnpipe.workflows.candidates.model_process import ModelProcess
-from nnpipe.workflows.candidates.stages import prepared
-from nnpipe.workflows.journal import Journal, alone, digest_of
+from nnpipe.workflows.candidates.stages import prepare_dataset
+from nnpipe.workflows.journal import Journal, compute_digest, lock_folder
 from nnpipe.workflows.pipeline.compile import (
-    artifact_path,
     check_targets,
-    compiled_candidate,
-    limit_of,
+    compile_candidate,
+    get_artifact_path,
+    get_file_stem,
+    get_time_limit,
     read_pipeline,
-    stem_of,
+    start_verification,
     train_model,
-    verification_of,
 )
 from nnpipe.workflows.pipeline.file import CandidateSettings, ModelSettings, Pipeline
-from nnpipe.workflows.progress import bar, part
+from nnpipe.workflows.progress import show_progress, split_progress
 from nnpipe.workflows.reporting import write_report
 
 # Resuming an interrupted run of a pipeline.
@@ -55,7 +55,7 @@ log = logging.getLogger("nnpipe")
 
 
 @contextmanager
-def unfinished(pipeline: Pipeline, *, again: bool) -> Iterator[Unfinished]:
+def lock_pipeline(pipeline: Pipeline, *, again: bool) -> Iterator[UnfinishedRun]:
     """Lock a pipeline's folder, and yield the measurements of an interrupted run there; ``again``
     discards them first.
 
@@ -66,17 +66,17 @@ def unfinished(pipeline: Pipeline, *, again: bool) -> Iterator[Unfinished]:
     ConfigError
         If another run has locked the folder.
     """
-    with alone(pipeline.output, "run"):
+    with lock_folder(pipeline.output, "run"):
         journal = Journal(pipeline.output / ".unfinished")
         if again:
             journal.remove()
         journal.folder.mkdir(exist_ok=True)
-        yield Unfinished(pipeline, journal)
+        yield UnfinishedRun(pipeline, journal)
         journal.remove()
 
 
 @dataclass(frozen=True)
-class Unfinished:
+class UnfinishedRun:
     """The candidates of a pipeline that were measured in this run, or in an interrupted one."""
 
     pipeline: Pipeline
@@ -91,31 +91,35 @@ class Unfinished:
         pipeline = self.pipeline
         common = {
             **self._surroundings,
-            "model": _made_of(model.wrapper),
-            "weights": _weights(model.path),
+            "model": _describe_with_code(model.wrapper),
+            "weights": _compute_weight_digests(model.path),
             "calibration_samples": pipeline.calibration_samples,
             "measure": pipeline.measure.to_json(),
             "load": pipeline.load.to_json(),
             "verify": pipeline.verify.to_json(),
         }
         return {
-            settings.title: digest_of(
-                {**common, **_own(settings), "time_limit": limit_of(pipeline, settings)}
+            settings.title: compute_digest(
+                {
+                    **common,
+                    **_describe_candidate(settings),
+                    "time_limit": get_time_limit(pipeline, settings),
+                }
             )
             for settings in model.candidates
         }
 
-    def finished(self, key: str, settings: CandidateSettings, stem: Path) -> Run | None:
+    def find_finished(self, key: str, settings: CandidateSettings, stem: Path) -> Run | None:
         """Return the measurement of a candidate; ``None`` if it or the compiled model is missing
         or has changed.
         """
-        output = result_path(stem)
+        output = get_result_path(stem)
         try:
-            if not filecmp.cmp(self.journal.result_path(key), output, shallow=False):
+            if not filecmp.cmp(self.journal.get_result_path(key), output, shallow=False):
                 return None
             run = Run.read(output)
             if settings.way is not None:
-                artifact = Artifact.read(artifact_path(settings.way, settings, stem))
+                artifact = Artifact.read(get_artifact_path(settings.way, settings, stem))
                 if artifact.sha256 != run.artifact.get("sha256"):
                     return None
         except (OSError, ArtifactError):  # missing or damaged: measure again
@@ -129,65 +133,65 @@ class Unfinished:
         """Put the result of a candidate, which is complete, from where it was worked on into its
         place.
         """
-        self.journal.working_path(key).replace(result_path(stem))
-        self.journal.keep(key, result_path(stem))
+        self.journal.get_working_path(key).replace(get_result_path(stem))
+        self.journal.record_result(key, get_result_path(stem))
 
     @cached_property
     def _surroundings(self) -> Mapping[str, Any]:
         return {
-            "host": host_facts(),
+            "host": read_host_facts(),
             "machine": platform.node(),
-            "versions": framework_versions(),
-            "dataset": _made_of(self.pipeline.dataset),
-            "data": _content(self.pipeline.dataset),
+            "versions": get_framework_versions(),
+            "dataset": _describe_with_code(self.pipeline.dataset),
+            "data": _describe_content(self.pipeline.dataset),
         }
 
 
-def result_path(stem: Path) -> Path:
+def get_result_path(stem: Path) -> Path:
     """Return the path of a candidate's result file."""
     return stem.with_name(stem.name + ".json")
 
 
-def _own(settings: CandidateSettings) -> dict[str, Any]:
+def _describe_candidate(settings: CandidateSettings) -> dict[str, Any]:
     """Return the description of a candidate without what its model's candidates share."""
     deployment = settings.deployment
     return {
         "title": settings.title,
         "export": settings.way.export if settings.way else None,
-        "compilers": [_made_of(compiler) for compiler in settings.compilers],
-        "runtime": _made_of(settings.runtime) if settings.runtime else None,
-        "protocol": _made_of(deployment.protocol) if deployment else None,
+        "compilers": [_describe_with_code(compiler) for compiler in settings.compilers],
+        "runtime": _describe_with_code(settings.runtime) if settings.runtime else None,
+        "protocol": _describe_with_code(deployment.protocol) if deployment else None,
         "remote": [deployment.remote.to_json(), deployment.serve] if deployment else None,
     }
 
 
-def _made_of(component: Component) -> dict[str, Any]:
+def _describe_with_code(component: Component) -> dict[str, Any]:
     """Return a component's description with a digest of its module, whose code the user may have
     changed.
     """
     file = getattr(sys.modules.get(type(component).__module__), "__file__", None)
     return {
         **component.describe(),
-        "code": sha256_of(file) if file and Path(file).is_file() else None,
+        "code": compute_sha256(file) if file and Path(file).is_file() else None,
     }
 
 
-def weight_paths(path: Path) -> list[Path]:
+def list_weight_paths(path: Path) -> list[Path]:
     """Return those of the model file, its description, and the files with weights beside it that
     exist.
     """
-    found = [path, sidecar_of(path)]
+    found = [path, get_sidecar_path(path)]
     if path.suffix.lower() == ".onnx":
         with contextlib.suppress(ArtifactError):
             found += [path.parent / name for name in read_onnx(path).external]
     return [file for file in found if file.is_file()]
 
 
-def _weights(path: Path) -> dict[str, str]:
-    return {file.name: sha256_of(file) for file in weight_paths(path)}
+def _compute_weight_digests(path: Path) -> dict[str, str]:
+    return {file.name: compute_sha256(file) for file in list_weight_paths(path)}
 
 
-def _content(dataset: Dataset) -> list[Any]:
+def _describe_content(dataset: Dataset) -> list[Any]:
     """Return the indices of the splits that are used, and a digest of some samples."""
     found = []
     for split in ("train", "test"):
@@ -226,7 +230,7 @@ class PipelineResult:
 
     pipeline: Pipeline
     runs: tuple[Run, ...]
-    failures: tuple[Failure, ...]
+    failures: tuple[CandidateFailure, ...]
     report: Path
     told: str
 
@@ -262,7 +266,7 @@ def run_pipeline(
     retrain: bool = False,
     measure_again: bool = False,
     command: Sequence[str] = (),
-    progress: Progress = bar,
+    progress: Progress = show_progress,
 ) -> PipelineResult:
     """Carry out a whole pipeline: train, compile in several ways, measure each, report.
 
@@ -322,11 +326,11 @@ def run_pipeline(
     pipeline = read_pipeline(settings, changes)
     check_writable(pipeline.output, folder=True)
     check_targets(pipeline)
-    prepared(pipeline.dataset)
+    prepare_dataset(pipeline.dataset)
     results: list[Run] = []
-    failures: list[Failure] = []
+    failures: list[CandidateFailure] = []
     report = pipeline.output / "report.rst"
-    with unfinished(pipeline, again=measure_again) as so_far:
+    with lock_pipeline(pipeline, again=measure_again) as so_far:
         for model in pipeline.models:
             _measure_model(so_far, model, retrain, command, results, failures, progress)
         if not results:
@@ -338,12 +342,12 @@ def run_pipeline(
 
 
 def _measure_model(
-    so_far: Unfinished,
+    so_far: UnfinishedRun,
     model: ModelSettings,
     retrain: bool,
     command: Sequence[str],
     results: list[Run],
-    failures: list[Failure],
+    failures: list[CandidateFailure],
     progress: Progress,
 ) -> None:
     """Train a model and measure its candidates; add each to the results or the failures."""
@@ -351,16 +355,16 @@ def _measure_model(
     parts = len(pipeline.models) + pipeline.count  # each counts as one step of the progress
     before = len(results) + len(failures)
     done = pipeline.models.index(model) + before
-    train_model(pipeline, model, retrain, part(progress, done, parts))
+    train_model(pipeline, model, retrain, split_progress(progress, done, parts))
     done += 1
     tell(progress, done, parts, {})
     keys = so_far.keys(model)
     stems = {
-        each.title: stem_of(pipeline, each, n)
+        each.title: get_file_stem(pipeline, each, n)
         for n, each in enumerate(model.candidates, before + 1)
     }
     found = {
-        each.title: so_far.finished(keys[each.title], each, stems[each.title])
+        each.title: so_far.find_finished(keys[each.title], each, stems[each.title])
         for each in model.candidates
     }
     known = {title: run for title, run in found.items() if run is not None}
@@ -369,7 +373,7 @@ def _measure_model(
     )
     with (
         ModelProcess(model.wrapper, pipeline.dataset, model.path) as source,
-        verification_of(pipeline, waiting, source) as verification,
+        start_verification(pipeline, waiting, source) as verification,
     ):
         for place, settings in enumerate(model.candidates, before):
             if settings.title in known:
@@ -378,20 +382,20 @@ def _measure_model(
                 log.info("\n[%d/%d] %s", place + 1, pipeline.count, settings.title)
                 try:
                     key, stem = keys[settings.title], stems[settings.title]
-                    working = so_far.journal.working_path(key)
-                    run = _measured(
+                    working = so_far.journal.get_working_path(key)
+                    run = _measure_candidate(
                         pipeline, model, settings, source, stem, working, command, verification
                     )
                     so_far.publish(key, stem)
                     results.append(run)
                 except NNPipeError as error:
                     log.error("%s failed: %s", settings.title, error)
-                    failures.append(Failure(place, settings.title, str(error)))
+                    failures.append(CandidateFailure(place, settings.title, str(error)))
             done += 1
             tell(progress, done, parts, {})
 
 
-def _measured(
+def _measure_candidate(
     pipeline: Pipeline,
     model: ModelSettings,
     settings: CandidateSettings,
@@ -401,8 +405,8 @@ def _measured(
     command: Sequence[str],
     verification: Verification | None,
 ) -> Run:
-    candidate = compiled_candidate(pipeline, model, settings, source, stem)
-    limit = limit_of(pipeline, settings)
+    candidate = compile_candidate(pipeline, model, settings, source, stem)
+    limit = get_time_limit(pipeline, settings)
     return measure_apart(
         candidate,
         pipeline.dataset,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nnpipe.core.arguments import arguments_of
+from nnpipe.core.arguments import list_arguments
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
@@ -13,7 +13,7 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import components
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtime_protocol import RemoteOptions, RuntimeProtocol
-from nnpipe.core.task import installed_tasks
+from nnpipe.core.task import list_installed_tasks
 from nnpipe.core.training import TrainingOptions
 from nnpipe.measuring.load_options import LoadOptions
 from nnpipe.measuring.measure_options import MeasureOptions
@@ -26,7 +26,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Any]
 
 
-def object_schema(properties: Mapping[str, Any], required: Iterable[str] = ()) -> Schema:
+def build_object_schema(properties: Mapping[str, Any], required: Iterable[str] = ()) -> Schema:
     """Return the schema of an object with these properties and no others."""
     return {
         "type": "object",
@@ -36,14 +36,14 @@ def object_schema(properties: Mapping[str, Any], required: Iterable[str] = ()) -
     }
 
 
-def arguments_schema(cls: type[Component]) -> Schema:
+def build_arguments_schema(cls: type[Component]) -> Schema:
     """Return the schema of a component's arguments."""
-    declared = arguments_of(cls)
+    declared = list_arguments(cls)
     names = {name: a.schema() for a in declared for name in (a.name, *a.aliases)}
-    return object_schema(names, [a.name for a in declared if a.required])
+    return build_object_schema(names, [a.name for a in declared if a.required])
 
 
-def choice(
+def build_choice_schema(
     base: type[Component], extra: Mapping[str, Any], of_plugins: bool, vary: bool = False
 ) -> Schema:
     """Return the schema of an entry that names a component.
@@ -64,14 +64,14 @@ def choice(
     for cls in components(base):
         if not of_plugins and not cls.__module__.startswith("nnpipe."):
             continue
-        spellings = [cls.dotted_path(), cls.__name__]
+        spellings = [cls.get_dotted_path(), cls.__name__]
         names += spellings
-        arguments = arguments_schema(cls)
+        arguments = build_arguments_schema(cls)
         if "path" in extra:  # replaces the argument of that name
             arguments["required"] = [name for name in arguments["required"] if name != PATH]
         properties = {"class": {"enum": spellings}, "arguments": arguments, **extra}
         if vary:
-            properties["vary"] = object_schema(
+            properties["vary"] = build_object_schema(
                 {
                     name: {"type": "array", "items": value, "minItems": 1}
                     for name, value in arguments["properties"].items()
@@ -79,14 +79,14 @@ def choice(
             )
             arguments["required"] = []  # "path" may be given instead
         choices.append(
-            object_schema(properties, ("class",))
+            build_object_schema(properties, ("class",))
             | {"title": cls.__name__, "description": cls.summary()}
         )
     # A bare name is enough if no argument is required; a model's entry may need further keys.
     return {"anyOf": choices if extra else [{"enum": names}, *choices]}
 
 
-def schema(of_plugins: bool = True) -> dict[str, Any]:
+def build_pipeline_schema(of_plugins: bool = True) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of pipeline files, for all components, optionally
     those of plugins.
     """
@@ -96,9 +96,9 @@ def schema(of_plugins: bool = True) -> dict[str, Any]:
         "items": {"$ref": "#/$defs/compilers"},
         "description": "the chain, in order",
     }
-    types = [PERFORMANCE, *(task.name for task in installed_tasks(of_plugins))]
-    limit = arguments_schema(LimitOptions)["properties"]["time_limit"]
-    candidate = object_schema(
+    types = [PERFORMANCE, *(task.name for task in list_installed_tasks(of_plugins))]
+    limit = build_arguments_schema(LimitOptions)["properties"]["time_limit"]
+    candidate = build_object_schema(
         {
             "title": text,
             "models": {
@@ -120,7 +120,7 @@ def schema(of_plugins: bool = True) -> dict[str, Any]:
                 "$ref": "#/$defs/protocols",
                 "description": "the way to a target; left out: this machine",
             },
-            "remote": arguments_schema(RemoteOptions),
+            "remote": build_arguments_schema(RemoteOptions),
             "time_limit": limit | {"description": "for this candidate, where it needs another"},
             "serve": {
                 "type": "boolean",
@@ -130,7 +130,7 @@ def schema(of_plugins: bool = True) -> dict[str, Any]:
         },
         ("title",),
     )
-    training = {"anyOf": [arguments_schema(TrainingOptions), {"type": "null"}]}
+    training = {"anyOf": [build_arguments_schema(TrainingOptions), {"type": "null"}]}
     titled = text | {"description": "what it is called, where there are several"}
     model_extra = {
         "title": titled,
@@ -144,7 +144,7 @@ def schema(of_plugins: bool = True) -> dict[str, Any]:
         "runtimes": (Runtime, {}),
         "protocols": (RuntimeProtocol, {}),
     }
-    root = object_schema(
+    root = build_object_schema(
         {
             "title": text,
             "output": text
@@ -163,16 +163,19 @@ def schema(of_plugins: bool = True) -> dict[str, Any]:
                 "maximum": MOST,
                 "default": 128,
             },
-            "measure": arguments_schema(MeasureOptions),
-            "load": arguments_schema(LoadOptions),
-            "verify": arguments_schema(VerifyOptions),
+            "measure": build_arguments_schema(MeasureOptions),
+            "load": build_arguments_schema(LoadOptions),
+            "verify": build_arguments_schema(VerifyOptions),
             "time_limit": limit,
             "candidates": {"type": "array", "items": candidate, "minItems": 1},
-            "report": object_schema({"types": {"type": "array", "items": {"enum": types}}}, ()),
+            "report": build_object_schema(
+                {"types": {"type": "array", "items": {"enum": types}}}, ()
+            ),
         },
         ("dataset", "candidates"),
     ) | {"oneOf": [{"required": ["model"]}, {"required": ["models"]}]}
     definitions = {
-        family: choice(base, extra, of_plugins) for family, (base, extra) in families.items()
+        family: build_choice_schema(base, extra, of_plugins)
+        for family, (base, extra) in families.items()
     }
     return {"$schema": DIALECT, "title": "nnpipe pipeline", **root} | {"$defs": definitions}

@@ -14,23 +14,23 @@ from typing import Any
 import numpy as np
 
 from nnpipe.analysis.kernel_table import KernelTable, MeasuredNetwork
-from nnpipe.analysis.kernels import FusedKernel, fusion_patterns, kernels_of
-from nnpipe.analysis.operation_costs import GraphCost, graph_cost
-from nnpipe.analysis.stored_values import constants_of
+from nnpipe.analysis.kernels import FusedKernel, build_kernels, find_fusion_patterns
+from nnpipe.analysis.operation_costs import GraphCost, compute_graph_cost
+from nnpipe.analysis.stored_values import find_constants
 from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.graph import Graph, random_inputs
-from nnpipe.core.leases import temporary_folder
+from nnpipe.core.graph import Graph, generate_random_inputs
+from nnpipe.core.leases import create_temporary_folder
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
-from nnpipe.measuring.host import framework_versions, host_facts
-from nnpipe.measuring.quantile_intervals import middle_half
-from nnpipe.workflows.candidates.model_files import artifact_of
-from nnpipe.workflows.explanation.layer_times import layer_times
-from nnpipe.workflows.prediction.sampled_networks import sampled_network
+from nnpipe.measuring.host import get_framework_versions, read_host_facts
+from nnpipe.measuring.quantile_intervals import select_middle_half
+from nnpipe.workflows.candidates.model_files import read_artifact
+from nnpipe.workflows.explanation.layer_times import compute_layer_times
+from nnpipe.workflows.prediction.sampled_networks import sample_network
 
 _ROUNDS, _FIRST_RUNS, _LEAST_RUNS, _MOST_RUNS, _FOLDS = 4, 6, 4, 60, 5
 _LEAST_KERNELS, _MOST_KERNELS = 40, 5000
@@ -92,20 +92,20 @@ def learn_kernels(
             f"{' or '.join(made.accepts)}"
         )
     made.check_installed()
-    with temporary_folder() as folder:
+    with create_temporary_folder() as folder:
         start, worked = time.perf_counter(), time.process_time()
-        seen = _drawn(made, folder, kernels, seed)
+        seen = _sample_networks(made, folder, kernels, seed)
         for number in range(1, _ROUNDS):
             left = start + seconds - time.perf_counter()
             if left <= 0:
                 break
             _measure_again(made, seen, left / (_ROUNDS - number))
         busy = (time.process_time() - worked) / (time.perf_counter() - start)
-    return _table(made, seen, busy)
+    return _build_table(made, seen, busy)
 
 
 @dataclass
-class _Seen:
+class _MeasuredNetwork:
     """A network with what was measured of it, round by round."""
 
     artifact: Artifact
@@ -126,7 +126,7 @@ class _Seen:
         medians = [float(np.median(each.plain_ns)) for each in self.rounds]
         return max(medians) / min(medians) - 1
 
-    def step_ns(self) -> np.ndarray:
+    def get_step_ns(self) -> np.ndarray:
         """Return the time of each step in the quietest round.
 
         A profiler may count whole microseconds only, so a mean over the usual runs tells more than
@@ -135,21 +135,23 @@ class _Seen:
         quiet = min(self.rounds, key=lambda each: float(np.median(each.wall_ns)))
         found: dict[str, float] = {}
         for each in (self.rounds[0], quiet):  # some runtimes leave out steps that took no time
-            means = each.table_ns[:, middle_half(each.wall_ns)].mean(axis=1)
+            means = each.table_ns[:, select_middle_half(each.wall_ns)].mean(axis=1)
             found |= dict(zip((step.name for step in each.kernels), means.tolist(), strict=True))
         return np.array([found[step.name] for step in self.rounds[0].kernels])
 
 
-def _drawn(runtime: Runtime, folder: Path, most: int, seed: int) -> list[_Seen]:
+def _sample_networks(
+    runtime: Runtime, folder: Path, most: int, seed: int
+) -> list[_MeasuredNetwork]:
     """Return networks with at most so many different kernels, each run for the first time."""
-    found: list[_Seen] = []
+    found: list[_MeasuredNetwork] = []
     different: set[Any] = set()
     number = misses = 0
     while misses < 3:
         path = folder / f"{number}.onnx"
-        path.write_bytes(sampled_network(number, seed))
-        each = _first(runtime, path)
-        more = different | set(map(_key, each.kernels))
+        path.write_bytes(sample_network(number, seed))
+        each = _run_first(runtime, path)
+        more = different | set(map(_make_key, each.kernels))
         if len(more) > most:
             misses += 1
             path.unlink()
@@ -160,86 +162,86 @@ def _drawn(runtime: Runtime, folder: Path, most: int, seed: int) -> list[_Seen]:
     return found
 
 
-def _first(runtime: Runtime, path: Path) -> _Seen:
+def _run_first(runtime: Runtime, path: Path) -> _MeasuredNetwork:
     wrapper: ModelWrapper = find("ONNXModel", ModelWrapper).from_json({"model_path": str(path)})
     with wrapper.open(path) as live:
         graph = live.get_sized_graph({})
-    found = _Seen(artifact_of(path, "onnx", runtime), graph, graph_cost(graph))
-    found.rounds.append(_profiled(runtime, found, _FIRST_RUNS))
-    layers = layer_times("", graph, found.rounds[0]).layers
+    found = _MeasuredNetwork(read_artifact(path, "onnx", runtime), graph, compute_graph_cost(graph))
+    found.rounds.append(_profile_network(runtime, found, _FIRST_RUNS))
+    layers = compute_layer_times("", graph, found.rounds[0]).layers
     found.steps = [each.operations for each in layers]
-    found.kernels = kernels_of(graph, found.cost, [each for each in found.steps if each])
+    found.kernels = build_kernels(graph, found.cost, [each for each in found.steps if each])
     return found
 
 
-def _profiled(runtime: Runtime, each: _Seen, runs: int) -> OperationTimes:
+def _profile_network(runtime: Runtime, each: _MeasuredNetwork, runs: int) -> OperationTimes:
     with runtime.load(each.artifact) as session:
-        return session.profile(random_inputs(session.io, {}), runs)
+        return session.profile(generate_random_inputs(session.io, {}), runs)
 
 
-def _measure_again(runtime: Runtime, seen: Sequence[_Seen], seconds: float) -> None:
+def _measure_again(runtime: Runtime, seen: Sequence[_MeasuredNetwork], seconds: float) -> None:
     # half of the runs are not recorded, and loading takes its part
     share = 1e9 * seconds / len(seen) / 2
     for each in seen:
         runs = int(np.clip(share / (2.5 * each.ns), _LEAST_RUNS, _MOST_RUNS))
-        each.rounds.append(_profiled(runtime, each, runs))
+        each.rounds.append(_profile_network(runtime, each, runs))
 
 
-def _key(kernel: FusedKernel) -> Any:
+def _make_key(kernel: FusedKernel) -> Any:
     return kernel.kind, kernel.fused, kernel.sizes
 
 
-def _table(runtime: Runtime, seen: Sequence[_Seen], busy: float) -> KernelTable:
-    call_ns, recording_ns = _overheads(seen)
+def _build_table(runtime: Runtime, seen: Sequence[_MeasuredNetwork], busy: float) -> KernelTable:
+    call_ns, recording_ns = _compute_overheads(seen)
     places: dict[Any, int] = {}
     kernels: list[FusedKernel] = []
     times: list[list[float]] = []
     networks = []
     for each in seen:
-        own = [ns for ns, names in zip(each.step_ns(), each.steps, strict=True) if names]
+        own = [ns for ns, names in zip(each.get_step_ns(), each.steps, strict=True) if names]
         for kernel, ns in zip(each.kernels, own, strict=True):
-            place = places.setdefault(_key(kernel), len(kernels))
+            place = places.setdefault(_make_key(kernel), len(kernels))
             if place == len(kernels):
                 kernels.append(replace(kernel, operations=()))
                 times.append([])
             times[place].append(max(float(ns) - recording_ns, _CLOCK))
         networks.append(
-            MeasuredNetwork(tuple(places[_key(kernel)] for kernel in each.kernels), each.ns)
+            MeasuredNetwork(tuple(places[_make_key(kernel)] for kernel in each.kernels), each.ns)
         )
     threads = int(getattr(runtime, "num_threads", 1) or 0)
     table = KernelTable(
-        str(host_facts()["cpu"]["model"]),
+        str(read_host_facts()["cpu"]["model"]),
         type(runtime).__name__,
-        _version(runtime),
+        _find_version(runtime),
         "float32",
         threads,
         datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         tuple(kernels),
         tuple(float(np.median(each)) for each in times),
-        fusion_patterns(
-            [(each.graph, each.steps, constants_of(each.graph).folded) for each in seen]
+        find_fusion_patterns(
+            [(each.graph, each.steps, find_constants(each.graph).folded) for each in seen]
         ),
         call_ns,
         tuple(networks),
         {},
-        tuple(_doubts(seen, busy, threads)),
+        tuple(_list_warnings(seen, busy, threads)),
     )
     return with_errors(table)
 
 
-def _overheads(seen: Sequence[_Seen]) -> tuple[float, float]:
+def _compute_overheads(seen: Sequence[_MeasuredNetwork]) -> tuple[float, float]:
     """Return what a call adds to the sum of its steps, and what recording adds to each step, in
     nanoseconds.
     """
     steps = np.array([len(each.steps) for each in seen], np.float64)
-    added = np.array([each.ns - each.step_ns().sum() for each in seen])
+    added = np.array([each.ns - each.get_step_ns().sum() for each in seen])
     weights = 1 / np.array([each.ns for each in seen])  # errors are shares of the time
     columns = np.stack([np.ones(len(seen)), -steps], axis=1) * weights[:, None]
     call, recording = np.linalg.lstsq(columns, added * weights, rcond=None)[0]
     return max(float(call), 0.0), max(float(recording), 0.0)
 
 
-def _doubts(seen: Sequence[_Seen], busy: float, threads: int) -> list[str]:
+def _list_warnings(seen: Sequence[_MeasuredNetwork], busy: float, threads: int) -> list[str]:
     found = []
     spread = float(np.median([each.spread for each in seen]))
     if spread > _NOISY:
@@ -254,8 +256,8 @@ def _doubts(seen: Sequence[_Seen], busy: float, threads: int) -> list[str]:
     return found
 
 
-def _version(runtime: Runtime) -> str:
-    known: Mapping[str, str] = framework_versions(
+def _find_version(runtime: Runtime) -> str:
+    known: Mapping[str, str] = get_framework_versions(
         [name.replace("_", "-") for name in runtime.requires]
     )
     return next(iter(known.values()), "")

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 
 from nnpipe.analysis.kernel_table import KernelTable
-from nnpipe.analysis.kernels import FusedKernel, grouped, kernels_of
-from nnpipe.analysis.operation_costs import graph_cost
+from nnpipe.analysis.kernels import FusedKernel, build_kernels, split_into_steps
+from nnpipe.analysis.operation_costs import compute_graph_cost
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.bounded_json import read_object
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.graph import Graph
 from nnpipe.core.live_model import LiveModel
 from nnpipe.layers.graph.graph import NetworkGraph
-from nnpipe.layers.graph.operations import operations_of
-from nnpipe.measuring.host import machine_folder
-from nnpipe.modelwrappers.files.mimic import graph_of_file
+from nnpipe.layers.graph.operations import build_operation_graph
+from nnpipe.measuring.host import get_machine_folder
+from nnpipe.modelwrappers.files.mimic import read_file_graph
 from nnpipe.workflows.prediction.predict_result import PredictedKernel, Prediction, PredictResult
 
 _LARGEST, _MOST_VALUES = 16 << 20, 2_000_000
@@ -81,13 +81,13 @@ def predict(
     wanted = {name: tuple(shape) for name, shape in (shapes or {}).items()}
     titles, steps = [], []
     for number, each in enumerate(given):
-        title, graph = _opened(each, number, wanted)
+        title, graph = _open_model(each, number, wanted)
         titles.append(title)
-        steps.append(_kernels(graph, table))
-    return PredictResult(table, predictions(titles, steps, table))
+        steps.append(_list_kernels(graph, table))
+    return PredictResult(table, predict_networks(titles, steps, table))
 
 
-def predictions(
+def predict_networks(
     titles: Sequence[str], steps: Sequence[Sequence[FusedKernel]], table: KernelTable
 ) -> tuple[Prediction, ...]:
     """Return the predictions for networks whose kernels are known; equal kernels are estimated
@@ -100,7 +100,9 @@ def predictions(
             different.append(each)
     times = table.times(different) * table.scale
     reasons = [table.outside(each) for each in different]
-    intervals = {kind: table.kernel_interval(kind) for kind in {each.kind for each in different}}
+    intervals = {
+        kind: table.get_kernel_interval(kind) for kind in {each.kind for each in different}
+    }
     found = []
     for title, kernels in zip(titles, steps, strict=True):
         rows = []
@@ -113,8 +115,8 @@ def predictions(
         equal = np.array(
             [places[kernel.kind, kernel.sizes] for kernel in kernels if kernel.kind], np.int64
         )
-        low, high = table.network_interval(np.bincount(equal, times[equal]))
-        alone = table.macs_alone(sum(kernel.macs for kernel in kernels))
+        low, high = table.compute_network_interval(np.bincount(equal, times[equal]))
+        alone = table.predict_from_macs(sum(kernel.macs for kernel in kernels))
         found.append(
             Prediction(title, tuple(rows), table.call_ns, total, (low * total, high * total), alone)
         )
@@ -145,31 +147,35 @@ def read_kernels(path: str | Path) -> KernelTable:
         raise ArtifactError(told if told.startswith(str(path)) else f"{path}: {told}") from None
 
 
-def kernels_file(
+def get_kernels_file(
     runtime: str, threads: int, precision: str = "float32", folder: Path | None = None
 ) -> Path:
     """Return the file for the kernels of a runtime in the folder of a machine, by default of
     this one.
     """
     many = f"{threads}-thread{'' if threads == 1 else 's'}" if threads else "all-threads"
-    return (folder or machine_folder(Path.home())) / f"kernels-{runtime}-{precision}-{many}.json"
+    return (
+        folder or get_machine_folder(Path.home())
+    ) / f"kernels-{runtime}-{precision}-{many}.json"
 
 
-def _kernels(graph: Graph, table: KernelTable) -> tuple[FusedKernel, ...]:
-    cost = graph_cost(graph)
-    return kernels_of(graph, cost, grouped(graph, table.patterns, cost.folded))
+def _list_kernels(graph: Graph, table: KernelTable) -> tuple[FusedKernel, ...]:
+    cost = compute_graph_cost(graph)
+    return build_kernels(graph, cost, split_into_steps(graph, table.patterns, cost.folded))
 
 
-def _opened(model: Any, number: int, shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, Graph]:
+def _open_model(
+    model: Any, number: int, shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[str, Graph]:
     """Return a title and the graph of a model."""
     if isinstance(model, Graph):
         return f"network {number + 1}", model
     if isinstance(model, NetworkGraph):
-        return model.name, operations_of(model, shapes)
+        return model.name, build_operation_graph(model, shapes)
     if isinstance(model, LiveModel):
         return type(model.wrapper).__name__, model.get_sized_graph(shapes)
     if not isinstance(model, (str, Path)):
         raise ConfigError(
             f"predict: takes paths of model files, networks and graphs, not {type(model).__name__}"
         )
-    return Path(model).name, graph_of_file(Path(model), shapes)
+    return Path(model).name, read_file_graph(Path(model), shapes)

@@ -13,11 +13,19 @@ from nnpipe.analysis.kernel_table import KernelTable
 from nnpipe.analysis.kernels import FusedKernel
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.files import write_text
-from nnpipe.core.foreign_text import csv_text, lines_of, show_text
+from nnpipe.core.foreign_text import format_csv, join_lines, show_text
 from nnpipe.report.document import Table
-from nnpipe.report.formatting import NOTHING, Scale, clean, count, duration, share, shortened
+from nnpipe.report.formatting import (
+    NOTHING,
+    Scale,
+    clean,
+    format_count,
+    format_duration,
+    format_share,
+    shorten,
+)
 from nnpipe.report.writers.terminal import to_text
-from nnpipe.workflows.notebook import shown_table
+from nnpipe.workflows.notebook import format_html_table
 
 _NAME, _MOST_NAMED = 48, 6
 _DOUBTFUL = 0.1
@@ -124,7 +132,7 @@ class Prediction:
             "outside_share": self.outside_share,
             "outside": self.outside,
             "without_time": self.without_time,
-            "kernels": [_row(each) for each in self.kernels],
+            "kernels": [_build_row(each) for each in self.kernels],
         }
 
 
@@ -170,12 +178,12 @@ class PredictResult:
         """
         check_call(PredictResult.text, locals())
         tables = (
-            [to_text(kernel_table(self.predictions[0]))]
+            [to_text(build_kernel_table(self.predictions[0]))]
             if kernels and len(self.predictions) == 1
             else []
         )
         return "\n\n".join(
-            (self.title, *tables, to_text(self.overview()), lines_of(self.sentences()))
+            (self.title, *tables, to_text(self.overview()), join_lines(self.sentences()))
         )
 
     def __str__(self) -> str:
@@ -183,11 +191,11 @@ class PredictResult:
 
     def _repr_html_(self) -> str:
         """Return HTML for a notebook."""
-        return shown_table(self.overview(), self.title, self.sentences())
+        return format_html_table(self.overview(), self.title, self.sentences())
 
     def overview(self) -> Table:
         """Return a table with a row for each network."""
-        scale = Scale.of_times([each.ns for each in self.predictions])
+        scale = Scale.from_times([each.ns for each in self.predictions])
         header = (
             "network",
             f"time ({scale.unit})",
@@ -199,13 +207,13 @@ class PredictResult:
         )
         rows = tuple(
             (
-                shortened(clean(each.title), _NAME),
+                shorten(clean(each.title), _NAME),
                 f"{'at least ' if each.without_time else ''}{scale.text(each.ns)}",
-                scale.range(each.interval),
-                count(each.macs),
+                scale.format_interval(each.interval),
+                format_count(each.macs),
                 scale.text(each.macs_alone_ns),
-                share(each.outside_share, 0) if each.outside else NOTHING,
-                count(len(each.kernels)),
+                format_share(each.outside_share, 0) if each.outside else NOTHING,
+                format_count(len(each.kernels)),
             )
             for each in self.predictions
         )
@@ -216,8 +224,10 @@ class PredictResult:
         told = [f"doubt: {each}" for each in self.table.doubts]
         several = len(self.predictions) > 1
         for each in self.predictions[: _MOST_NAMED if several else 1]:
-            where = f"{shortened(clean(each.title), _NAME)}: " if several else ""
-            named = [f"{clean(name)}: {share(part, 1)}" for name, part in each.outside.items()]
+            where = f"{shorten(clean(each.title), _NAME)}: " if several else ""
+            named = [
+                f"{clean(name)}: {format_share(part, 1)}" for name, part in each.outside.items()
+            ]
             if each.without_time:
                 told.append(
                     f"{where}{each.without_time} operations are not known here, and have no time"
@@ -231,7 +241,8 @@ class PredictResult:
                 told.append(f"{where}doubt: the interval does not cover what is outside")
         if not several:
             told.insert(
-                0, f"a call takes {duration(self.predictions[0].call_ns)} besides its kernels"
+                0,
+                f"a call takes {format_duration(self.predictions[0].call_ns)} besides its kernels",
             )
         return told
 
@@ -271,26 +282,26 @@ class PredictResult:
         """
         check_call(PredictResult.save_csv, locals())
         rows = [
-            {"network": each.title, **_row(kernel)}
+            {"network": each.title, **_build_row(kernel)}
             for each in self.predictions
             for kernel in each.kernels
         ]
         joined = ({**row, "operations": " ".join(row["operations"])} for row in rows)
-        write_text(path, csv_text(tuple(rows[0]) if rows else ("network",), joined))
+        write_text(path, format_csv(tuple(rows[0]) if rows else ("network",), joined))
 
 
-def kernel_table(prediction: Prediction) -> Table:
+def build_kernel_table(prediction: Prediction) -> Table:
     """Return a table with a row for each kernel."""
-    scale = Scale.of_times([each.ns or 0.0 for each in prediction.kernels])
+    scale = Scale.from_times([each.ns or 0.0 for each in prediction.kernels])
     rows = tuple(
         (
-            shortened(clean(each.name), _NAME),
+            shorten(clean(each.name), _NAME),
             each.kernel.kind or NOTHING,
             " ".join(each.kernel.fused),
             NOTHING if each.ns is None else scale.text(each.ns),
-            NOTHING if each.interval is None else scale.range(each.interval),
-            NOTHING if each.ns is None else share(each.ns / prediction.ns, 1),
-            count(round(each.kernel.macs)),
+            NOTHING if each.interval is None else scale.format_interval(each.interval),
+            NOTHING if each.ns is None else format_share(each.ns / prediction.ns, 1),
+            format_count(round(each.kernel.macs)),
             each.outside,
         )
         for each in prediction.kernels
@@ -310,7 +321,7 @@ def kernel_table(prediction: Prediction) -> Table:
     )
 
 
-def _row(each: PredictedKernel) -> Mapping[str, Any]:
+def _build_row(each: PredictedKernel) -> Mapping[str, Any]:
     low, high = each.interval or (None, None)
     return {
         "name": each.name,

@@ -22,11 +22,11 @@ _MOST_MACS = 150_000_000  # of one product
 class NetworkSampler(ONNXBuilder):
     """Draws parts of networks; a value is its name with its shape."""
 
-    def pick(self, *choices: int) -> int:
+    def choose(self, *choices: int) -> int:
         """Draw one of these numbers."""
         return int(self.random.choice(choices))
 
-    def chance(self, share: float) -> bool:
+    def draw_bool(self, share: float) -> bool:
         """Draw true with this probability."""
         return bool(self.random.random() < share)
 
@@ -35,7 +35,7 @@ class NetworkSampler(ONNXBuilder):
         networks have.
         """
         drawn = math.exp(self.random.uniform(math.log(low), math.log(high)))
-        of = self.pick(1, 2, 4, 8, 8, 16, 16, 16)
+        of = self.choose(1, 2, 4, 8, 8, 16, 16, 16)
         return max(low, round(drawn / of) * of)
 
     def activation(self, x: str, *words: str) -> str:
@@ -54,9 +54,9 @@ class NetworkSampler(ONNXBuilder):
                 self.constant(np.array(value, np.float32))
                 for value in (math.sqrt(2), 1, 0.5, math.sqrt(0.5))
             )
-            if self.chance(0.4):
+            if self.draw_bool(0.4):
                 return self.add("Gelu", x)
-            if self.chance(0.5):  # as torch.onnx writes it
+            if self.draw_bool(0.5):  # as torch.onnx writes it
                 inner = self.add("Add", self.add("Erf", self.add("Mul", x, other)), one)
                 return self.add("Mul", self.add("Mul", x, half), inner)
             inner = self.add("Add", self.add("Erf", self.add("Div", x, root)), one)
@@ -90,8 +90,8 @@ class NetworkSampler(ONNXBuilder):
             group=groups,
             dilations=[dilation] * axes,
         )
-        if self.chance(0.15):  # most exporters fold it
-            y = self.normalisation(y, out)
+        if self.draw_bool(0.15):  # most exporters fold it
+            y = self.add_normalisation(y, out)
         reach = (kernel - 1) * dilation + 1
         return y, (
             shape[0],
@@ -99,14 +99,16 @@ class NetworkSampler(ONNXBuilder):
             *((length + 2 * pad - reach) // stride + 1 for length in shape[2:]),
         )
 
-    def normalisation(self, x: str, channels: int) -> str:
+    def add_normalisation(self, x: str, channels: int) -> str:
         """Add a batch normalisation."""
         means = [self.weights(channels, mean=value) for value in (1, 0, 0)]
         return self.add(
             "BatchNormalization", x, *means, self.constant(np.ones(channels, np.float32))
         )
 
-    def affordable(self, shape: tuple[int, ...], out: int, kernel: int, stride: int = 1) -> int:
+    def reduce_channels(
+        self, shape: tuple[int, ...], out: int, kernel: int, stride: int = 1
+    ) -> int:
         """Return a number of channels out, at most ``out``, with which a convolution is no
         larger than allowed.
         """
@@ -120,124 +122,132 @@ class NetworkSampler(ONNXBuilder):
         """Add a product with a matrix and a bias, as frameworks write it for one axis of samples
         or for several.
         """
-        if self.chance(0.5):
+        if self.draw_bool(0.5):
             return self.add("Gemm", x, self.weights(units, given), self.weights(units), transB=1)
         return self.add(
             "Add", self.add("MatMul", x, self.weights(given, units)), self.weights(units)
         )
 
 
-def _picture(b: NetworkSampler) -> tuple[str, tuple[int, ...]]:
-    side = b.pick(24, 28, 32, 48, 64, 96, 112, 128, 160, 192, 224)
-    shape: tuple[int, ...] = (1, b.pick(1, 3, 3), side, side)
+def _add_input(b: NetworkSampler) -> tuple[str, tuple[int, ...]]:
+    side = b.choose(24, 28, 32, 48, 64, 96, 112, 128, 160, 192, 224)
+    shape: tuple[int, ...] = (1, b.choose(1, 3, 3), side, side)
     return b.input(shape), shape
 
 
-def _stem(b: NetworkSampler) -> tuple[str, tuple[int, ...]]:
-    x, shape = _picture(b)
-    stride = 2 if shape[2] > 48 else b.pick(1, 2)
-    x, shape = b.convolution(x, shape, b.width(8, 64), b.pick(3, 3, 5, 7), stride)
+def _add_stem(b: NetworkSampler) -> tuple[str, tuple[int, ...]]:
+    x, shape = _add_input(b)
+    stride = 2 if shape[2] > 48 else b.choose(1, 2)
+    x, shape = b.convolution(x, shape, b.width(8, 64), b.choose(3, 3, 5, 7), stride)
     x = b.activation(x, "Relu", "clip", "HardSwish", "silu")
-    if b.chance(0.3):
+    if b.draw_bool(0.3):
         x = b.add("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
         shape = (*shape[:2], *((length - 1) // 2 + 1 for length in shape[2:]))
     return x, shape
 
 
-def _middle(b: NetworkSampler) -> tuple[str, tuple[int, ...]]:
+def _start_middle(b: NetworkSampler) -> tuple[str, tuple[int, ...]]:
     """Begin within a network, where pictures are small and have many channels."""
-    side = b.pick(4, 7, 8, 12, 14, 16, 20, 28, 56)
+    side = b.choose(4, 7, 8, 12, 14, 16, 20, 28, 56)
     shape: tuple[int, ...] = (1, b.width(16, 1024 if side < 15 else 256), side, side)
     x = b.input(shape)
-    return b.convolution(x, shape, b.affordable(shape, shape[1], 1), 1)
+    return b.convolution(x, shape, b.reduce_channels(shape, shape[1], 1), 1)
 
 
-def _image(b: NetworkSampler) -> tuple[str, tuple[int, ...]]:
-    return _stem(b) if b.chance(0.5) else _middle(b)
+def _start_network(b: NetworkSampler) -> tuple[str, tuple[int, ...]]:
+    return _add_stem(b) if b.draw_bool(0.5) else _start_middle(b)
 
 
-def _classifier(b: NetworkSampler, x: str, shape: tuple[int, ...]) -> str:
-    if b.chance(0.6):
+def _add_classifier(b: NetworkSampler, x: str, shape: tuple[int, ...]) -> str:
+    if b.draw_bool(0.6):
         return x
     axes = b.constant(np.arange(2, len(shape)))
-    x = b.add("GlobalAveragePool", x) if b.chance(0.5) else b.add("ReduceMean", x, axes, keepdims=1)
+    x = (
+        b.add("GlobalAveragePool", x)
+        if b.draw_bool(0.5)
+        else b.add("ReduceMean", x, axes, keepdims=1)
+    )
     x = b.add("Flatten", x)
-    x = b.dense(x, 1, shape[1], b.pick(2, 10, 100, 1000))
-    return b.add("Softmax", x, axis=1) if b.chance(0.5) else x
+    x = b.dense(x, 1, shape[1], b.choose(2, 10, 100, 1000))
+    return b.add("Softmax", x, axis=1) if b.draw_bool(0.5) else x
 
 
-def residual(b: NetworkSampler) -> str:
+def build_residual(b: NetworkSampler) -> str:
     """Return a network of two or three convolutions beside an addition."""
-    x, shape = _image(b)
+    x, shape = _start_network(b)
     for _ in range(2):
-        stride = b.pick(1, 1, 2) if shape[2] > 8 else 1
-        kernel = b.pick(3, 3, 3, 5)
-        out = b.affordable(shape, b.width(16, 512), kernel, stride)
-        if b.chance(0.4):  # a bottleneck
+        stride = b.choose(1, 1, 2) if shape[2] > 8 else 1
+        kernel = b.choose(3, 3, 3, 5)
+        out = b.reduce_channels(shape, b.width(16, 512), kernel, stride)
+        if b.draw_bool(0.4):  # a bottleneck
             inner, groups = max(8, out // 4 // 4 * 4), 1
-            if b.chance(0.5):
-                groups = b.pick(2, 4, 8, 16, 32)
-                inner = groups * b.pick(4, 8, 8, 16, 24)
+            if b.draw_bool(0.5):
+                groups = b.choose(2, 4, 8, 16, 32)
+                inner = groups * b.choose(4, 8, 8, 16, 24)
             y, inside = b.convolution(x, shape, inner, 1)
             y, inside = b.convolution(b.add("Relu", y), inside, inner, kernel, stride, groups)
             y, inside = b.convolution(b.add("Relu", y), inside, out, 1)
         else:
             y, inside = b.convolution(x, shape, out, kernel, stride)
             y, inside = b.convolution(
-                b.add("Relu", y), inside, b.affordable(inside, out, kernel), kernel
+                b.add("Relu", y), inside, b.reduce_channels(inside, out, kernel), kernel
             )
         if inside[1] != shape[1] or stride > 1:
             x, shape = b.convolution(x, shape, inside[1], 1, stride)
         x, shape = b.add("Relu", b.add("Add", y, x)), inside
-    return _classifier(b, x, shape)
+    return _add_classifier(b, x, shape)
 
 
-def mobile(b: NetworkSampler) -> str:
+def build_mobile(b: NetworkSampler) -> str:
     """Return a network of depthwise convolutions between pointwise ones, with or without gates
     of channels.
     """
-    x, shape = _image(b)
+    x, shape = _start_network(b)
     word = str(b.random.choice(("Relu", "clip", "HardSwish", "silu")))
-    gated = b.chance(0.5)
+    gated = b.draw_bool(0.5)
     for _ in range(2):
         start, before = x, shape
-        x, shape = b.convolution(x, shape, b.affordable(shape, shape[1] * b.pick(1, 3, 4, 6), 1), 1)
+        x, shape = b.convolution(
+            x, shape, b.reduce_channels(shape, shape[1] * b.choose(1, 3, 4, 6), 1), 1
+        )
         x = b.activation(x, word)
         x, shape = b.convolution(
-            x, shape, shape[1], b.pick(3, 3, 5, 7), b.pick(1, 1, 2), groups=shape[1]
+            x, shape, shape[1], b.choose(3, 3, 5, 7), b.choose(1, 1, 2), groups=shape[1]
         )
         x = b.activation(x, word)
         if gated:
-            inner = max(4, shape[1] // b.pick(4, 8, 16))
+            inner = max(4, shape[1] // b.choose(4, 8, 16))
             y, small = b.convolution(b.add("GlobalAveragePool", x), (*shape[:2], 1, 1), inner, 1)
             y, _ = b.convolution(b.add("Relu", y), small, shape[1], 1)
             x = b.add("Mul", x, b.activation(y, "Sigmoid", "HardSigmoid"))
         out = (
             before[1]
-            if shape[2:] == before[2:] and b.chance(0.7)
-            else b.affordable(shape, b.width(16, 256), 1)
+            if shape[2:] == before[2:] and b.draw_bool(0.7)
+            else b.reduce_channels(shape, b.width(16, 256), 1)
         )
         x, shape = b.convolution(x, shape, out, 1)
         if shape == before:
             x = b.add("Add", x, start)
-    return _classifier(b, x, shape)
+    return _add_classifier(b, x, shape)
 
 
-def joined(b: NetworkSampler) -> str:
+def build_branches(b: NetworkSampler) -> str:
     """Return a network of branches that are joined, with poolings and normalisations that cannot
     be folded.
     """
-    x, shape = _image(b)
+    x, shape = _start_network(b)
     for _ in range(2):
         y = x
-        if b.chance(0.6):
-            y = b.add("Relu", b.normalisation(y, shape[1]))
-        kernel = b.pick(1, 3, 3, 5)
-        y, inside = b.convolution(y, shape, b.affordable(shape, b.width(8, 64), kernel), kernel)
+        if b.draw_bool(0.6):
+            y = b.add("Relu", b.add_normalisation(y, shape[1]))
+        kernel = b.choose(1, 3, 3, 5)
+        y, inside = b.convolution(
+            y, shape, b.reduce_channels(shape, b.width(8, 64), kernel), kernel
+        )
         x = b.add("Concat", x, b.activation(y, "Relu", "none", "LeakyRelu"), axis=1)
         shape = (1, shape[1] + inside[1], *inside[2:])
-        if min(shape[2:]) > 8 and b.chance(0.5):
-            size = b.pick(2, 3)
+        if min(shape[2:]) > 8 and b.draw_bool(0.5):
+            size = b.choose(2, 3)
             x = b.add(
                 b.random.choice(("MaxPool", "AveragePool")),
                 x,
@@ -245,30 +255,30 @@ def joined(b: NetworkSampler) -> str:
                 strides=[2, 2],
             )
             shape = (*shape[:2], *((length - size) // 2 + 1 for length in shape[2:]))
-    return _classifier(b, x, shape)
+    return _add_classifier(b, x, shape)
 
 
-def dense(b: NetworkSampler) -> str:
+def build_dense(b: NetworkSampler) -> str:
     """Return layers of products with matrices."""
-    rows, width = b.pick(1, 1, 1, 8, 32), b.width(16, 1024)
+    rows, width = b.choose(1, 1, 1, 8, 32), b.width(16, 1024)
     x = b.input((rows, width))
     for _ in range(4):
-        units = b.width(16, b.pick(512, 1024, 2048))
+        units = b.width(16, b.choose(512, 1024, 2048))
         x = b.dense(x, rows, width, units)
         x, width = b.activation(x, "Relu", "Tanh", "Sigmoid", "gelu", "LeakyRelu"), units
-    return b.add("Softmax", b.dense(x, rows, width, b.pick(4, 10, 100)), axis=1)
+    return b.add("Softmax", b.dense(x, rows, width, b.choose(4, 10, 100)), axis=1)
 
 
-def attention(b: NetworkSampler) -> str:
+def build_attention(b: NetworkSampler) -> str:
     """Return a block of a transformer."""
     heads, depth, length = (
-        b.pick(2, 3, 4, 8, 12),
-        b.pick(16, 32, 64),
-        b.pick(16, 49, 64, 128, 197, 256),
+        b.choose(2, 3, 4, 8, 12),
+        b.choose(16, 32, 64),
+        b.choose(16, 49, 64, 128, 197, 256),
     )
     width = heads * depth
     x = b.input((1, length, width))
-    y = _normalised(b, x, width)
+    y = _add_layer_normalisation(b, x, width)
     parts = []
     for place in range(3):
         z = b.add("Add", b.add("MatMul", y, b.weights(width, width)), b.weights(width))
@@ -281,46 +291,48 @@ def attention(b: NetworkSampler) -> str:
     z = b.add("Reshape", z, b.constant(np.array([1, length, width], np.int64)))
     z = b.add("Add", b.add("MatMul", z, b.weights(width, width)), b.weights(width))
     x = b.add("Add", z, x)
-    inner = width * b.pick(2, 4)
+    inner = width * b.choose(2, 4)
     y = b.add(
-        "Add", b.add("MatMul", _normalised(b, x, width), b.weights(width, inner)), b.weights(inner)
+        "Add",
+        b.add("MatMul", _add_layer_normalisation(b, x, width), b.weights(width, inner)),
+        b.weights(inner),
     )
     y = b.activation(y, "gelu", "Relu")
     y = b.add("Add", b.add("MatMul", y, b.weights(inner, width)), b.weights(width))
-    return _normalised(b, b.add("Add", y, x), width)
+    return _add_layer_normalisation(b, b.add("Add", y, x), width)
 
 
-def _normalised(b: NetworkSampler, x: str, width: int) -> str:
+def _add_layer_normalisation(b: NetworkSampler, x: str, width: int) -> str:
     return b.add(
         "LayerNormalization", x, b.weights(width, mean=1), b.weights(width), axis=-1, epsilon=1e-5
     )
 
 
-def series(b: NetworkSampler) -> str:
+def build_series(b: NetworkSampler) -> str:
     """Return convolutions along one axis."""
-    shape: tuple[int, ...] = (1, b.width(1, 64), b.pick(64, 128, 256, 512, 1024, 4000))
+    shape: tuple[int, ...] = (1, b.width(1, 64), b.choose(64, 128, 256, 512, 1024, 4000))
     x = b.input(shape)
     for _ in range(3):
-        kernel, stride, dilation = b.pick(1, 3, 5, 7, 9), b.pick(1, 1, 2), b.pick(1, 1, 2, 4)
-        depthwise = b.chance(0.3)
-        out = shape[1] if depthwise else b.affordable(shape, b.width(8, 256), kernel, stride)
+        kernel, stride, dilation = b.choose(1, 3, 5, 7, 9), b.choose(1, 1, 2), b.choose(1, 1, 2, 4)
+        depthwise = b.draw_bool(0.3)
+        out = shape[1] if depthwise else b.reduce_channels(shape, b.width(8, 256), kernel, stride)
         groups = shape[1] if depthwise else 1
         x, shape = b.convolution(x, shape, out, kernel, stride, groups, dilation)
         x = b.activation(x, "Relu", "Relu", "silu", "Tanh")
-        if shape[2] > 16 and b.chance(0.4):
+        if shape[2] > 16 and b.draw_bool(0.4):
             x = b.add("MaxPool", x, kernel_shape=[2], strides=[2])
             shape = (*shape[:2], (shape[2] - 2) // 2 + 1)
-    return _classifier(b, x, shape)
+    return _add_classifier(b, x, shape)
 
 
-def recurrent(b: NetworkSampler) -> str:
+def build_recurrent(b: NetworkSampler) -> str:
     """Return layers with a state."""
-    steps, width = b.pick(8, 16, 32, 64), b.width(8, 128)
+    steps, width = b.choose(8, 16, 32, 64), b.width(8, 128)
     x = b.input((steps, 1, width))
-    kind, gates = (("LSTM", 4), ("GRU", 3))[b.pick(0, 1)]
+    kind, gates = (("LSTM", 4), ("GRU", 3))[b.choose(0, 1)]
     for _ in range(2):
         units = b.width(8, 256)
-        directions = b.pick(1, 1, 2)
+        directions = b.choose(1, 1, 2)
         y = b.add(
             kind,
             x,
@@ -334,20 +346,20 @@ def recurrent(b: NetworkSampler) -> str:
         y = b.add("Transpose", y, perm=[0, 2, 1, 3])
         x = b.add("Reshape", y, b.constant(np.array([steps, 1, width], np.int64)))
     last = b.add("Gather", x, b.constant(np.array(steps - 1, np.int64)), axis=0)
-    return b.dense(last, 1, width, b.pick(2, 10, 100))
+    return b.dense(last, 1, width, b.choose(2, 10, 100))
 
 
-def enlarging(b: NetworkSampler) -> str:
+def build_encoder_decoder(b: NetworkSampler) -> str:
     """Return a network that makes pictures smaller and larger again."""
-    side = b.pick(16, 24, 32, 48)
+    side = b.choose(16, 24, 32, 48)
     shape: tuple[int, ...] = (1, b.width(8, 128), side, side)
     x = b.input(shape)
     for _ in range(2):
         x, shape = b.convolution(
-            x, shape, b.affordable(shape, b.width(16, 128), 3), 3, dilation=b.pick(1, 1, 2)
+            x, shape, b.reduce_channels(shape, b.width(16, 128), 3), 3, dilation=b.choose(1, 1, 2)
         )
         x = b.add("Relu", x)
-        if b.chance(0.5):
+        if b.draw_bool(0.5):
             scales = b.constant(np.array([1, 1, 2, 2], np.float32))
             mode = str(b.random.choice(("nearest", "linear")))
             x = b.add(
@@ -370,24 +382,24 @@ def enlarging(b: NetworkSampler) -> str:
                 strides=[2, 2],
             )
             shape = (1, out, shape[2] * 2, shape[3] * 2)
-    x, shape = b.convolution(x, shape, b.pick(1, 2, 4, 21), 1)
+    x, shape = b.convolution(x, shape, b.choose(1, 2, 4, 21), 1)
     return b.add("Sigmoid", x)
 
 
 FAMILIES: dict[str, tuple[Callable[[NetworkSampler], str], float]] = {
-    "residual": (residual, 6),
-    "mobile": (mobile, 6),
-    "joined": (joined, 3),
-    "dense": (dense, 3),
-    "attention": (attention, 2.5),
-    "series": (series, 2.5),
-    "recurrent": (recurrent, 2),
-    "enlarging": (enlarging, 1.5),
+    "residual": (build_residual, 6),
+    "mobile": (build_mobile, 6),
+    "joined": (build_branches, 3),
+    "dense": (build_dense, 3),
+    "attention": (build_attention, 2.5),
+    "series": (build_series, 2.5),
+    "recurrent": (build_recurrent, 2),
+    "enlarging": (build_encoder_decoder, 1.5),
 }
 """What draws a network, by family, and how often compared with the others."""
 
 
-def family_of(number: int) -> str:
+def get_family(number: int) -> str:
     """Return the family of a network by its number: each has its share of any first few."""
     most = sum(share for _, share in FAMILIES.values())
     taken = dict.fromkeys(FAMILIES, 0.0)
@@ -398,7 +410,7 @@ def family_of(number: int) -> str:
     return found
 
 
-def sampled_network(number: int, seed: int = 0) -> bytes:
+def sample_network(number: int, seed: int = 0) -> bytes:
     """Return the content of an ONNX file with a random network; number and seed determine it."""
     builder = NetworkSampler(np.random.default_rng((seed, number)))
-    return builder.model(FAMILIES[family_of(number)][0](builder))
+    return builder.model(FAMILIES[get_family(number)][0](builder))

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
 from nnpipe.formats.onnx import read_onnx
 
 Array = npt.NDArray[Any]
@@ -22,7 +22,7 @@ _SHAPE_LIKE = 64  # elements of an integer vector that is rather a shape than da
 _LARGEST = 1 << 30  # bytes of a file, beyond which weights lie beside it
 
 
-class Values:
+class TensorValues:
     """What every tensor of a graph holds for some samples, in files of a folder.
 
     Parameters
@@ -94,7 +94,7 @@ class ONNXPart:
         )
 
 
-class Whole:
+class DivisibleGraph:
     """A graph that can be cut.
 
     Constants are not counted as nodes; functions of the model are inlined.
@@ -120,7 +120,9 @@ class Whole:
                 model = onnx.inliner.inline_local_functions(model)
         # errors of protocol buffers have no common base class but Exception
         except Exception as error:
-            raise ArtifactError(f"{path}: not a usable ONNX model: {one_line(error)}") from None
+            raise ArtifactError(
+                f"{path}: not a usable ONNX model: {format_one_line(error)}"
+            ) from None
         self._proto = model
         graph = model.graph
         self.constants = {tensor.name: tensor for tensor in graph.initializer}
@@ -128,12 +130,12 @@ class Whole:
         self.inputs = [value.name for value in graph.input if value.name not in self.constants]
         self.outputs = [value.name for value in graph.output]
         self._stated = {value.name: value for value in (*graph.input, *graph.output)}
-        self._needs = [_needs(node) for node in self.nodes]
+        self._needs = [_list_needed_tensors(node) for node in self.nodes]
         self._maker = {
             name: place for place, node in enumerate(self.nodes) for name in node.output if name
         }
         self._used = {name for names in self._needs for name in names} | set(self.outputs)
-        self._fixed = self._fixed_tensors()
+        self._fixed = self._find_fixed_tensors()
 
     @property
     def tensors(self) -> list[str]:
@@ -167,7 +169,9 @@ class Whole:
         )
         return model
 
-    def part(self, places: Iterable[int], values: Values, free: bool = False) -> ONNXPart | None:
+    def part(
+        self, places: Iterable[int], values: TensorValues, free: bool = False
+    ) -> ONNXPart | None:
         """Return some nodes as a model whose inputs and outputs are tensors with known values.
 
         A node is added where the value that it computes is not known, such as a sequence.
@@ -189,7 +193,7 @@ class Whole:
         """
         import onnx
 
-        chosen = self._closed(set(places), values)
+        chosen = self._find_closure(set(places), values)
         if chosen is None:
             return None
         made = {name for place in chosen for name in self.nodes[place].output if name}
@@ -216,16 +220,18 @@ class Whole:
         if not outputs:
             return None
 
-        def told(name: str) -> Any:
+        def describe_tensor(name: str) -> Any:
             return (
-                self._stated[name] if free and name in self._stated else _value_info(name, values)
+                self._stated[name]
+                if free and name in self._stated
+                else _make_value_info(name, values)
             )
 
         graph = onnx.helper.make_graph(
             [self.nodes[place] for place in chosen],
             "reduced",
-            list(map(told, inputs)),
-            list(map(told, outputs)),
+            list(map(describe_tensor, inputs)),
+            list(map(describe_tensor, outputs)),
             constants,
         )
         model = onnx.helper.make_model(
@@ -233,7 +239,7 @@ class Whole:
         )
         return ONNXPart(model, tuple(inputs), tuple(outputs))
 
-    def _closed(self, chosen: set[int], values: Values) -> list[int] | None:
+    def _find_closure(self, chosen: set[int], values: TensorValues) -> list[int] | None:
         waiting = list(chosen)
         while waiting:
             for name in self._needs[waiting.pop()]:
@@ -243,7 +249,7 @@ class Whole:
                     waiting.append(maker)
         return sorted(chosen) or None
 
-    def _as_constant(self, name: str, values: Values) -> bool:
+    def _as_constant(self, name: str, values: TensorValues) -> bool:
         """Return whether a tensor is the same for every sample: computed from constants, or a
         shape.
         """
@@ -261,7 +267,7 @@ class Whole:
             np.array_equal(first, values.read(name, sample)) for sample in range(1, values.samples)
         )
 
-    def _fixed_tensors(self) -> set[str]:
+    def _find_fixed_tensors(self) -> set[str]:
         fixed = set(self.constants)
         for node, needs in zip(self.nodes, self._needs, strict=True):
             if not node.op_type.startswith("Random") and all(name in fixed for name in needs):
@@ -293,7 +299,7 @@ class Whole:
         return True
 
 
-def _value_info(name: str, values: Values) -> Any:
+def _make_value_info(name: str, values: TensorValues) -> Any:
     import onnx
 
     arrays = [values.read(name, sample) for sample in range(values.samples)]
@@ -308,20 +314,22 @@ def _value_info(name: str, values: Values) -> Any:
     return onnx.helper.make_tensor_value_info(name, dtype, shape)
 
 
-def _needs(node: Any) -> tuple[str, ...]:
+def _list_needed_tensors(node: Any) -> tuple[str, ...]:
     """Return the tensors that a node takes from the graph, those of graphs within it included."""
     found = dict.fromkeys(name for name in node.input if name)
     for attribute in node.attribute:
         for graph in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
             own = {value.name for value in (*graph.input, *graph.initializer)}
             for inner in graph.node:
-                found |= dict.fromkeys(name for name in _needs(inner) if name not in own)
+                found |= dict.fromkeys(
+                    name for name in _list_needed_tensors(inner) if name not in own
+                )
                 own |= set(inner.output)
             found |= dict.fromkeys(value.name for value in graph.output if value.name not in own)
     return tuple(found)
 
 
-def stacked(names: Sequence[str], values: Values) -> Mapping[str, Array]:
+def stack_values(names: Sequence[str], values: TensorValues) -> Mapping[str, Array]:
     """Return the values of tensors with a new first axis for samples, as far as these have the
     first one's shapes.
     """

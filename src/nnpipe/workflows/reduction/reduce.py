@@ -20,15 +20,15 @@ from nnpipe.core.plan import Plan
 from nnpipe.core.progress import Progress
 from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
-from nnpipe.workflows.candidates.stages import prepared
-from nnpipe.workflows.progress import bar
-from nnpipe.workflows.reduction.onnx_parts import ONNXPart, Values, Whole
-from nnpipe.workflows.reduction.subprocess_tasks import fitting
+from nnpipe.workflows.candidates.stages import prepare_dataset
+from nnpipe.workflows.progress import show_progress
+from nnpipe.workflows.recipes import PlannedRecipe, Recipe
+from nnpipe.workflows.reduction.onnx_parts import DivisibleGraph, ONNXPart, TensorValues
+from nnpipe.workflows.reduction.subprocess_tasks import match_recipe
 from nnpipe.workflows.reduction.symptom import Symptom
-from nnpipe.workflows.reduction.trying import Trying, TryOutcome, minimising
+from nnpipe.workflows.reduction.trying import Trying, TryOutcome, minimize_items
 from nnpipe.workflows.reduction.writing import write_reproducer
-from nnpipe.workflows.user_inputs.inputs import given, working_folder
-from nnpipe.workflows.ways import Planned, Way
+from nnpipe.workflows.user_inputs.inputs import create_working_folder, import_inputs
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ _PREPARING = 3600.0  # seconds for exporting and for computing the reference
 
 def reduce(
     model: Any,
-    way: str | Way,
+    way: str | Recipe,
     *,
     to: str | Path = "reduced",
     data: Any = None,
@@ -106,7 +106,7 @@ def reduce(
     tolerances: Tolerances | None = None,
     hang_after: float = 120.0,
     time_limit: float = 600.0,
-    progress: Progress = bar,
+    progress: Progress = show_progress,
 ) -> ReduceResult:
     """Cut a model whose compiled form fails, crashes, hangs or differs down to the few nodes that
     still do.
@@ -122,8 +122,8 @@ def reduce(
         The path of a model file, an ``nn.Module`` of PyTorch, a model of Keras, or ``(wrapper,
         path)``; anything that can be exported to ONNX.
     way
-        A short name of :func:`~nnpipe.workflows.ways.ways`, or a
-        :class:`~nnpipe.workflows.ways.Way`.
+        A short name of :func:`~nnpipe.workflows.recipes.recipes`, or a
+        :class:`~nnpipe.workflows.recipes.Recipe`.
     to
         The folder to write, which must not exist: ``model.onnx``, ``inputs.npz``, ``expected.npz``,
         ``reproduce.py`` and ``issue.md``.
@@ -180,8 +180,8 @@ def reduce(
     if to.exists():
         raise ConfigError(f"{to}: is there already; name another folder")
     check_writable(to, folder=True)
-    with working_folder() as folder:
-        taken = given(
+    with create_working_folder() as folder:
+        taken = import_inputs(
             model, data, folder, preparation=preparation, calibration_samples=0, progress=progress
         )
         wrapper, source = taken.models[0]
@@ -195,12 +195,12 @@ def reduce(
             with ModelProcess(wrapper, None, source) as process:
                 process.compile(Plan("onnx", ()), (), folder / "exported.onnx", 0, _PREPARING)
             onnx_file = folder / "exported.onnx"
-        chosen = _planned(way, onnx_file, folder)
-        whole = Whole(onnx_file)
-        chain = _chain(chosen, tolerances or Tolerances())
+        chosen = _select_chain(way, onnx_file, folder)
+        whole = DivisibleGraph(onnx_file)
+        chain = _describe_chain(chosen, tolerances or Tolerances())
         candidate = None
         if taken.dataset is not None:
-            dataset = prepared(taken.dataset)
+            dataset = prepare_dataset(taken.dataset)
             candidate = CandidateSpec(
                 source.name, wrapper, source, dataset=dataset, judged=False
             ).to_json()
@@ -214,11 +214,11 @@ def reduce(
                 samples=samples,
                 candidate=candidate,
             )
-            values = Values(folder / "values", found["names"], found["samples"])
+            values = TensorValues(folder / "values", found["names"], found["samples"])
             search = _Search(trying, whole, values, str(source), hang_after)
             search.begin()
             try:
-                for _ in progress(search.tries(), f"reducing {len(whole.nodes)} nodes"):
+                for _ in progress(search.iter_tries(), f"reducing {len(whole.nodes)} nodes"):
                     if time.monotonic() - start > time_limit:
                         search.ended = "the time limit"
                         break
@@ -239,8 +239,8 @@ def reduce(
             )
 
 
-def _planned(way: str | Way, path: Path, folder: Path) -> Planned:
-    chosen = fitting(way, path, folder)
+def _select_chain(way: str | Recipe, path: Path, folder: Path) -> PlannedRecipe:
+    chosen = match_recipe(way, path, folder)
     if chosen.plan is None or chosen.runtime is None:
         raise ConfigError(
             f"{chosen.title!r} compiles nothing: name a way such as 'onnx' or 'openvino-int8'"
@@ -248,7 +248,7 @@ def _planned(way: str | Way, path: Path, folder: Path) -> Planned:
     return chosen
 
 
-def _chain(chosen: Planned, tolerances: Tolerances) -> dict[str, Any]:
+def _describe_chain(chosen: PlannedRecipe, tolerances: Tolerances) -> dict[str, Any]:
     assert chosen.plan is not None
     assert chosen.runtime is not None
     return {
@@ -264,8 +264,8 @@ class _Search:
     """The state of one reduction: which nodes are left, and how a try is made."""
 
     trying: Trying
-    whole: Whole
-    values: Values
+    whole: DivisibleGraph
+    values: TensorValues
     title: str
     hang_after: float
     ended: str = ""
@@ -301,19 +301,19 @@ class _Search:
         # there.
         self.warm = True
         if self.symptom.kind == "hang":
-            self.limit = self._first_limit()
+            self.limit = self._measure_first_limit()
             return
         self.limit = min(self.hang_after, max(_LEAST_SECONDS, _TIMES_LONGER * first.seconds))
-        if not self._alike(self._attempt(self.left)):
+        if not self._is_same_symptom(self._attempt(self.left)):
             self.warm, self.limit = False, self.hang_after
-            if not self._alike(self._attempt(self.left)):
+            if not self._is_same_symptom(self._attempt(self.left)):
                 raise ConfigError(
                     f"{self.title}: what is wrong shows only now and then: {self.symptom}"
                 )
 
-    def tries(self) -> Iterator[list[int]]:
+    def iter_tries(self) -> Iterator[list[int]]:
         """Yield what is left after each try."""
-        for left in minimising(self.left, self._shows):
+        for left in minimize_items(self.left, self._check_symptom):
             if left is not self.left and len(left) < len(self.left):
                 self.left = list(left)
                 self.accepted.append(self.left)
@@ -328,7 +328,7 @@ class _Search:
         )
         for left in self.accepted[::-1]:
             found = self._attempt(left)
-            if found is not None and self._alike(found):
+            if found is not None and self._is_same_symptom(found):
                 assert found.symptom is not None
                 self.left, self.symptom = left, found.symptom
                 return
@@ -351,32 +351,32 @@ class _Search:
             self.seconds.append(tried.seconds)
         return tried
 
-    def _alike(self, tried: TryOutcome | None) -> bool:
+    def _is_same_symptom(self, tried: TryOutcome | None) -> bool:
         return tried is not None and self.symptom.is_shown_by(
             tried.symptom, self.names, self.operators
         )
 
-    def _shows(self, places: Sequence[int]) -> bool:
+    def _check_symptom(self, places: Sequence[int]) -> bool:
         if self.symptom.kind == "hang":  # a new process confirms the last part, with more time
-            self.limit = self._learned_limit()
-        if not self._alike(self._attempt(places)):
+            self.limit = self._compute_limit()
+        if not self._is_same_symptom(self._attempt(places)):
             return False
         # A fault that comes and goes, or a part that is no model by itself, would lead astray.
-        if self.symptom.kind != "hang" and not self._alike(self._attempt(places)):
+        if self.symptom.kind != "hang" and not self._is_same_symptom(self._attempt(places)):
             return False
         return self.trying.is_valid(
             self.whole, self.values, places, self.free, self.hang_after, self.warm
         )
 
-    def _first_limit(self) -> float:
+    def _measure_first_limit(self) -> float:
         """Return after how many seconds a part hangs, from a few single nodes that do not."""
         last = len(self.left) - 1
         for place in dict.fromkeys((0, last, last // 2, last // 4, 3 * last // 4)):
             if len(self.seconds) < _ENOUGH_TRIES:
                 self._attempt([place])
-        return self._learned_limit()
+        return self._compute_limit()
 
-    def _learned_limit(self) -> float:
+    def _compute_limit(self) -> float:
         """Return the limit that follows from the tries that ended; a single slow one must not
         make each hang long.
         """

@@ -85,7 +85,7 @@ class Symptom:
             return other.error >= _SMALLER * self.error
         if self.kind != "error":
             return True
-        ours, theirs = _words(self.message, names), _words(other.message, names)
+        ours, theirs = _count_words(self.message, names), _count_words(other.message, names)
         mine, yours = (set(words) & set(operators) for words in (ours, theirs))
         if mine and not (yours and yours <= mine):
             return False
@@ -93,7 +93,7 @@ class Symptom:
         return not every or common / every >= _ALIKE
 
 
-def _words(message: str, names: Collection[str]) -> Counter[str]:
+def _count_words(message: str, names: Collection[str]) -> Counter[str]:
     """Return the words of a message without names, paths and numbers."""
     bare = [word for word in re.split(r"[\s,;:()\[\]{}]+", message) if word not in names]
     return Counter(re.findall(r"[A-Za-z]{3,}", _NOISE.sub(" ", " ".join(bare))))

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from nnpipe.core import errors
 from nnpipe.core.closing import Closing
 from nnpipe.core.errors import NNPipeError
-from nnpipe.workflows.isolation.subprocess_worker import TooLong, Worker
-from nnpipe.workflows.reduction.onnx_parts import Values, Whole
+from nnpipe.workflows.isolation.subprocess_worker import Worker, WorkerTimeout
+from nnpipe.workflows.reduction.onnx_parts import DivisibleGraph, TensorValues
 from nnpipe.workflows.reduction.subprocess_tasks import STAGE, TASKS
 from nnpipe.workflows.reduction.symptom import Symptom
 
@@ -54,7 +54,7 @@ class Trying(Closing):
             If it fails, crashes, or takes too long.
         """
         reply: dict[str, Any] = self._worker.call(
-            {"do": do, "folder": str(self._new()), **request}, seconds
+            {"do": do, "folder": str(self._create_folder()), **request}, seconds
         )
         if "crash" in reply:
             raise NNPipeError(f"its process crashed ({reply['crash']})")
@@ -64,8 +64,8 @@ class Trying(Closing):
 
     def attempt(
         self,
-        whole: Whole,
-        values: Values,
+        whole: DivisibleGraph,
+        values: TensorValues,
         places: Sequence[int],
         free: bool,
         seconds: float,
@@ -82,9 +82,9 @@ class Trying(Closing):
         if part is None:
             return None
         self._begin(warm)
-        folder = self._new()
+        folder = self._create_folder()
         part.write(folder / "model.onnx")
-        request = self._request(folder, values, part.inputs, part.outputs)
+        request = self._build_request(folder, values, part.inputs, part.outputs)
         self.count += 1
         try:
             # The worker outlives a try that hangs: the next one need not import the frameworks
@@ -92,13 +92,15 @@ class Trying(Closing):
             reply = self._worker.call(
                 {"do": "try", "within": seconds, **request, **self._chain}, seconds + _ENDING
             )
-        except TooLong:
+        except WorkerTimeout:
             self._warm = False  # the worker has ended with the try
             reply = {"hang": True}
         if "hang" in reply:
-            return TryOutcome(Symptom("hang", _stage(folder), message=f"{seconds:.3g} s"), seconds)
+            return TryOutcome(
+                Symptom("hang", _read_stage(folder), message=f"{seconds:.3g} s"), seconds
+            )
         if "crash" in reply:
-            return TryOutcome(Symptom("crash", _stage(folder), reply["crash"]), 0.0)
+            return TryOutcome(Symptom("crash", _read_stage(folder), reply["crash"]), 0.0)
         if "failed" in reply:
             raise getattr(errors, reply["failed"], NNPipeError)(reply["message"])
         found = reply["symptom"]
@@ -106,8 +108,8 @@ class Trying(Closing):
 
     def is_valid(
         self,
-        whole: Whole,
-        values: Values,
+        whole: DivisibleGraph,
+        values: TensorValues,
         places: Sequence[int],
         free: bool,
         seconds: float,
@@ -117,14 +119,17 @@ class Trying(Closing):
         part = whole.part(places, values, free)
         assert part is not None
         self._begin(warm)
-        folder = self._new()
+        folder = self._create_folder()
         part.write(folder / "model.onnx")
         try:
             found = self._worker.call(
-                {"do": "reference", **self._request(folder, values, part.inputs, part.outputs)},
+                {
+                    "do": "reference",
+                    **self._build_request(folder, values, part.inputs, part.outputs),
+                },
                 seconds,
             )
-        except TooLong:
+        except WorkerTimeout:
             self._warm = False
             return False
         return bool(found.get("valid"))
@@ -142,14 +147,14 @@ class Trying(Closing):
             self._worker.call({"do": "import", **self._chain}, _IMPORTING)
         self._warm = warm
 
-    def _new(self) -> Path:
+    def _create_folder(self) -> Path:
         folder = self._folder / "try"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         return folder
 
-    def _request(
-        self, folder: Path, values: Values, inputs: Sequence[str], outputs: Sequence[str]
+    def _build_request(
+        self, folder: Path, values: TensorValues, inputs: Sequence[str], outputs: Sequence[str]
     ) -> dict[str, Any]:
         return {
             "folder": str(folder),
@@ -162,7 +167,7 @@ class Trying(Closing):
         }
 
 
-def _stage(folder: Path) -> str:
+def _read_stage(folder: Path) -> str:
     path = folder / STAGE
     return path.read_text("utf-8") if path.is_file() else "starting"
 
@@ -177,7 +182,7 @@ T = TypeVar("T")
 _MOST_PARTS = 8  # smaller parts are rarely enough alone, and are only left out
 
 
-def minimising(items: Sequence[T], shows: Callable[[Sequence[T]], bool]) -> Iterator[list[T]]:
+def minimize_items(items: Sequence[T], shows: Callable[[Sequence[T]], bool]) -> Iterator[list[T]]:
     """Yield the smallest part that shows the fault, after each try.
 
     In the end no single item can be left out.
@@ -191,13 +196,13 @@ def minimising(items: Sequence[T], shows: Callable[[Sequence[T]], bool]) -> Iter
 
     Examples
     --------
-    >>> list(minimising(range(100), lambda part: 13 in part and 77 in part))[-1]
+    >>> list(minimize_items(range(100), lambda part: 13 in part and 77 in part))[-1]
     [13, 77]
     """
     current = list(items)
     parts = 2
     while parts <= _MOST_PARTS and len(current) > 1:
-        for part in _windows(current, parts):
+        for part in _iter_windows(current, parts):
             found = shows(part)
             if found:
                 current, parts = part, 1
@@ -220,7 +225,7 @@ def minimising(items: Sequence[T], shows: Callable[[Sequence[T]], bool]) -> Iter
         size = max(1, min(size // 2, len(current) // 2))
 
 
-def _windows(items: list[T], parts: int) -> Iterator[list[T]]:
+def _iter_windows(items: list[T], parts: int) -> Iterator[list[T]]:
     """Yield equal parts, and then those between them, which hold what stands across a border."""
     size = -(-len(items) // parts)
     for shift in (0, size // 2):

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from nnpipe.analysis.agreement import Tolerances
-from nnpipe.core.artifact import checked
-from nnpipe.core.files import replacing_folder, write_text
-from nnpipe.measuring.host import framework_versions, host_facts
-from nnpipe.workflows.reduction.onnx_parts import ONNXPart, Values, stacked
+from nnpipe.core.artifact import normalize_claims
+from nnpipe.core.files import replace_folder_atomically, write_text
+from nnpipe.measuring.host import get_framework_versions, read_host_facts
+from nnpipe.workflows.recipes import PlannedRecipe
+from nnpipe.workflows.reduction.onnx_parts import ONNXPart, TensorValues, stack_values
 from nnpipe.workflows.reduction.symptom import Symptom
-from nnpipe.workflows.ways import Planned
 
 _HEAD = '''"""Compile and run model.onnx, and compare its outputs with expected.npz.
 
@@ -87,13 +87,13 @@ def computed(batch, made=[]):
 
     from nnpipe.core.quantization import adapt
     from nnpipe.core.quantization import dequantize_linear
-    from nnpipe.core.registry import component_from
+    from nnpipe.core.registry import create_component
     from nnpipe.core.runtime import Runtime
     from nnpipe.formats.onnx import read_onnx
 
     source = read_onnx(MODEL).io()
     if not made:
-        made.append(component_from(CHAIN["runtime"], Runtime).load(compiled(source)))
+        made.append(create_component(CHAIN["runtime"], Runtime).load(compiled(source)))
     io = made[0].io
     names = in_order(source.inputs, io.inputs)
     taken = tuple(replace(spec, name=name) for spec, name in zip(source.inputs, names))
@@ -116,15 +116,15 @@ def compiled(source):
 
     from nnpipe.core.artifact import Artifact
     from nnpipe.core.compiler import ModelCompiler
-    from nnpipe.core.files import sha256_of
-    from nnpipe.core.registry import component_from
+    from nnpipe.core.files import compute_sha256
+    from nnpipe.core.registry import create_component
 
     folder = Path(tempfile.mkdtemp())
 {exporting}
     names = in_order(source.inputs, artifact.io.inputs)
     samples = [dict(zip(names, sample)) for sample in zip(*arrays("inputs.npz"))]
     for number, described in enumerate(CHAIN["compilers"]):
-        compiler = component_from(described, ModelCompiler)
+        compiler = create_component(described, ModelCompiler)
         artifact = compiler.compile(artifact, folder / f"model{{number}}{{compiler.suffix}}", lambda: iter(samples))
     return artifact
 """
@@ -135,15 +135,15 @@ _AS_LAYERS = """    from nnpipe.modelwrappers import DeclaredModel
         artifact = live.export(folder / "exported{suffix}", CHAIN["export"])"""
 
 
-def scripts_alone(chosen: Planned) -> bool:
+def has_standalone_script(chosen: PlannedRecipe) -> bool:
     """Return whether a script with the chain's framework alone is known."""
     stages = (*chosen.compilers, chosen.runtime)
-    return _names(chosen) in _ALONE and all(
+    return _list_stage_names(chosen) in _ALONE and all(
         stage == type(stage)() for stage in stages if stage is not None
     )
 
 
-def script_of(chosen: Planned, chain: Mapping[str, Any], alone: bool) -> str:
+def generate_reproducer(chosen: PlannedRecipe, chain: Mapping[str, Any], alone: bool) -> str:
     """Return the script.
 
     Parameters
@@ -153,10 +153,10 @@ def script_of(chosen: Planned, chain: Mapping[str, Any], alone: bool) -> str:
     alone
         Whether to use its framework alone; nnpipe otherwise.
     """
-    claims = checked(claim for compiler in chosen.compilers for claim in compiler.claims())
+    claims = normalize_claims(claim for compiler in chosen.compilers for claim in compiler.claims())
     head = _HEAD.format(tolerance=Tolerances.from_json(chain["tolerances"]).close_for(claims))
     if alone:
-        return head + _ALONE[_names(chosen)] + _TAIL
+        return head + _ALONE[_list_stage_names(chosen)] + _TAIL
     assert chosen.plan is not None
     declared = chosen.wrapper.weights_format != "onnx"
     exporting = _AS_LAYERS.format(suffix="." + chosen.plan.export) if declared else _AS_IT_IS
@@ -164,7 +164,7 @@ def script_of(chosen: Planned, chain: Mapping[str, Any], alone: bool) -> str:
     return head + _NNPIPE.format(chain=pprint.pformat(told, width=110), exporting=exporting) + _TAIL
 
 
-def _names(chosen: Planned) -> tuple[str, ...]:
+def _list_stage_names(chosen: PlannedRecipe) -> tuple[str, ...]:
     return tuple(type(stage).__name__ for stage in (*chosen.compilers, chosen.runtime))
 
 
@@ -189,8 +189,8 @@ _LEAST, _SECONDS = 30.0, 300.0
 def write_reproducer(
     to: Path,
     part: ONNXPart,
-    values: Values,
-    chosen: Planned,
+    values: TensorValues,
+    chosen: PlannedRecipe,
     chain: Mapping[str, Any],
     symptom: Symptom,
     reference: str,
@@ -213,27 +213,29 @@ def write_reproducer(
     hang_after
         Seconds after which the script is taken to hang.
     """
-    with replacing_folder(to) as folder:
+    with replace_folder_atomically(to) as folder:
         part.write(folder / "model.onnx")
-        np.savez(folder / "inputs.npz", **_keyed(stacked(part.inputs, values)))
-        np.savez(folder / "expected.npz", **_keyed(stacked(part.outputs, values)))
-        alone = scripts_alone(chosen)
-        script = script_of(chosen, chain, alone)
+        np.savez(folder / "inputs.npz", **_index_arrays(stack_values(part.inputs, values)))
+        np.savez(folder / "expected.npz", **_index_arrays(stack_values(part.outputs, values)))
+        alone = has_standalone_script(chosen)
+        script = generate_reproducer(chosen, chain, alone)
         write_text(folder / "reproduce.py", script)
-        shown = _ends_badly(folder, symptom, hang_after)
+        shown = _check_script(folder, symptom, hang_after)
         if alone and not shown:  # what nnpipe does besides matters
             alone = False
-            write_text(folder / "reproduce.py", script_of(chosen, chain, False))
-            shown = _ends_badly(folder, symptom, hang_after)
-        write_text(folder / "issue.md", _issue(part, chosen, symptom, reference, alone, shown))
+            write_text(folder / "reproduce.py", generate_reproducer(chosen, chain, False))
+            shown = _check_script(folder, symptom, hang_after)
+        write_text(
+            folder / "issue.md", _format_issue(part, chosen, symptom, reference, alone, shown)
+        )
 
 
-def _keyed(arrays: Mapping[str, Any]) -> dict[str, Any]:
+def _index_arrays(arrays: Mapping[str, Any]) -> dict[str, Any]:
     # By position: names of tensors may be anything, and those of a zip file's members may not.
     return {str(place): array for place, array in enumerate(arrays.values())}
 
 
-def _ends_badly(folder: Path, symptom: Symptom, hang_after: float) -> bool:
+def _check_script(folder: Path, symptom: Symptom, hang_after: float) -> bool:
     """Run the script, and return whether it shows the fault."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     seconds = min(max(hang_after, _LEAST), _SECONDS) if symptom.kind == "hang" else _SECONDS
@@ -254,10 +256,15 @@ def _ends_badly(folder: Path, symptom: Symptom, hang_after: float) -> bool:
     return symptom.kind != "hang" and done.returncode == 1
 
 
-def _issue(
-    part: ONNXPart, chosen: Planned, symptom: Symptom, reference: str, alone: bool, shown: bool
+def _format_issue(
+    part: ONNXPart,
+    chosen: PlannedRecipe,
+    symptom: Symptom,
+    reference: str,
+    alone: bool,
+    shown: bool,
 ) -> str:
-    facts = host_facts()
+    facts = read_host_facts()
     stages = [
         type(each).__name__
         for each in (*chosen.compilers, *([chosen.runtime] if chosen.runtime else []))
@@ -270,7 +277,7 @@ def _issue(
         "not finite": f"{kinds} gives NaN or infinity",
         "difference": f"wrong result of {kinds}",
     }[symptom.kind]
-    versions = framework_versions((*_PACKAGES, "onnx", "numpy"))
+    versions = get_framework_versions((*_PACKAGES, "onnx", "numpy"))
     needs = (
         "It needs numpy and the framework alone."
         if alone
@@ -305,7 +312,7 @@ The outputs in `expected.npz`, which {reference} computed from the inputs in `in
 ## The model
 
 ```text
-{_listing(part)}
+{_format_listing(part)}
 ```
 
 ## Versions
@@ -316,19 +323,21 @@ The outputs in `expected.npz`, which {reference} computed from the inputs in `in
 """
 
 
-def _listing(part: ONNXPart) -> str:
+def _format_listing(part: ONNXPart) -> str:
     import onnx
 
     graph = part.model.graph
     lines = [
-        f"{side} {_told(value)}" for side in ("input", "output") for value in getattr(graph, side)
+        f"{side} {_format_value_info(value)}"
+        for side in ("input", "output")
+        for value in getattr(graph, side)
     ]
     lines += [f"constant {tensor.name}: {list(tensor.dims)}" for tensor in graph.initializer]
     lines += [onnx.printer.to_text(node) for node in graph.node]
     return "\n".join(line if len(line) < 400 else f"{line[:400]} ..." for line in lines)
 
 
-def _told(value: Any) -> str:
+def _format_value_info(value: Any) -> str:
     import onnx
 
     tensor = value.type.tensor_type

@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.analysis.roofline import Ceiling, Ceilings, MemoryLevel, borders
+from nnpipe.analysis.roofline import Ceiling, Ceilings, MemoryLevel, find_bandwidth_drops
 from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.discoverable import is_installed
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.files import write_text
-from nnpipe.core.processor import instruction_sets
+from nnpipe.core.processor import read_instruction_sets
 from nnpipe.core.runtime import Runtime
-from nnpipe.measuring.host import host_facts, machine_folder
+from nnpipe.measuring.host import get_machine_folder, read_host_facts
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 from nnpipe.workflows.roofline.roofline_result import RooflineResult
 
@@ -54,7 +54,7 @@ class Product:
     call: Callable[[], object]
 
 
-def products(threads: int, needs: set[str]) -> Iterator[Product]:
+def iter_products(threads: int, needs: set[str]) -> Iterator[Product]:
     """Yield the products that can be computed here; ``needs`` are the types of numbers that are
     asked for.
 
@@ -67,13 +67,15 @@ def products(threads: int, needs: set[str]) -> Iterator[Product]:
         first = random.random((side, side), np.float32)
         if "float32" in needs:
             if threads == 1 or not is_installed("threadpoolctl"):
-                yield Product("float32", f"numpy {side} x {side}", work, _numpy(first, threads))
+                yield Product(
+                    "float32", f"numpy {side} x {side}", work, _make_numpy_product(first, threads)
+                )
             if is_installed("onnxruntime") and is_installed("onnx"):
                 yield Product(
                     "float32",
                     f"onnxruntime MatMul {side} x {side}",
                     work,
-                    _onnx("MatMul", first, threads),
+                    _make_onnx_product("MatMul", first, threads),
                 )
         if "int8" in needs and is_installed("onnxruntime") and is_installed("onnx"):
             bytes_ = random.integers(0, 128, (side, side)).astype(np.uint8)
@@ -81,7 +83,7 @@ def products(threads: int, needs: set[str]) -> Iterator[Product]:
                 "int8",
                 f"onnxruntime MatMulInteger u8s8 {side} x {side}",
                 work,
-                _onnx("MatMulInteger", bytes_, threads),
+                _make_onnx_product("MatMulInteger", bytes_, threads),
             )
         for precision in sorted(needs & {"float32", "bfloat16"}):
             if is_installed("torch"):
@@ -89,11 +91,11 @@ def products(threads: int, needs: set[str]) -> Iterator[Product]:
                     precision,
                     f"torch {precision} {side} x {side}",
                     work,
-                    _torch(first, precision, threads),
+                    _make_torch_product(first, precision, threads),
                 )
 
 
-def greatest_rate(
+def measure_rate(
     product: Product, seconds: float, clock: Callable[[], float] = time.perf_counter
 ) -> float:
     """Return the operations a second of the fastest call within some time; at least three calls
@@ -109,18 +111,18 @@ def greatest_rate(
     return best
 
 
-def _numpy(first: np.ndarray, threads: int) -> Callable[[], object]:
+def _make_numpy_product(first: np.ndarray, threads: int) -> Callable[[], object]:
     out = np.empty_like(first)
 
     def call() -> None:
-        with _blas_threads(threads):
+        with _set_blas_threads(threads):
             np.matmul(first, first, out=out)
 
     return call
 
 
 @contextlib.contextmanager
-def _blas_threads(threads: int) -> Iterator[None]:
+def _set_blas_threads(threads: int) -> Iterator[None]:
     if not is_installed("threadpoolctl"):
         yield
         return
@@ -130,7 +132,7 @@ def _blas_threads(threads: int) -> Iterator[None]:
         yield
 
 
-def _onnx(kind: str, first: np.ndarray, threads: int) -> Callable[[], object]:
+def _make_onnx_product(kind: str, first: np.ndarray, threads: int) -> Callable[[], object]:
     import onnx
     import onnxruntime
     from onnx import TensorProto, helper
@@ -161,7 +163,7 @@ def _onnx(kind: str, first: np.ndarray, threads: int) -> Callable[[], object]:
     return lambda: session.run(None, {"a": first})
 
 
-def _torch(first: np.ndarray, precision: str, threads: int) -> Callable[[], object]:
+def _make_torch_product(first: np.ndarray, precision: str, threads: int) -> Callable[[], object]:
     import torch
 
     torch.set_num_threads(threads)
@@ -186,7 +188,7 @@ SIZES = tuple(round(2 ** (exponent / 2)) << 12 for exponent in range(2, 33))
 _CALL_BYTES = 32 << 20
 
 
-def bandwidth(
+def measure_bandwidth(
     size: int, threads: int, seconds: float, clock: Callable[[], float] = time.perf_counter
 ) -> float:
     """Return the bytes a second that are read from ``size`` bytes, in the fastest call within some
@@ -249,8 +251,8 @@ def roofline(
         The time of each product of matrices in each repeat; an amount of memory takes a fifth of
         it.
     folder
-        The folder to keep the ceilings in (:func:`~nnpipe.measuring.host.machine_folder`); None to
-        keep nothing.
+        The folder to keep the ceilings in (:func:`~nnpipe.measuring.host.get_machine_folder`); None
+        to keep nothing.
 
     Returns
     -------
@@ -286,17 +288,18 @@ def roofline(
     ceilings = Ceilings.from_json(found)
     if folder is not None:
         write_text(
-            ceilings_file(Path(folder), threads), json.dumps(ceilings.to_json(), indent=1) + "\n"
+            get_ceilings_file(Path(folder), threads),
+            json.dumps(ceilings.to_json(), indent=1) + "\n",
         )
     return RooflineResult(ceilings)
 
 
-def ceilings_file(folder: Path, threads: int) -> Path:
+def get_ceilings_file(folder: Path, threads: int) -> Path:
     """Return the file for the ceilings of some threads in the folder of a machine."""
     return folder / f"ceilings-{threads}-thread{'s' if threads > 1 else ''}.json"
 
 
-def kept_ceilings(runtime: Runtime) -> Ceilings | None:
+def find_kept_ceilings(runtime: Runtime) -> Ceilings | None:
     """Return the ceilings that are kept of this machine for the threads of a runtime; ``None`` if
     there are none.
 
@@ -305,7 +308,9 @@ def kept_ceilings(runtime: Runtime) -> Ceilings | None:
     ArtifactError
         If the file is damaged.
     """
-    kept = ceilings_file(machine_folder(Path.home()), getattr(runtime, "num_threads", 1) or 1)
+    kept = get_ceilings_file(
+        get_machine_folder(Path.home()), getattr(runtime, "num_threads", 1) or 1
+    )
     return read_ceilings(kept) if kept.exists() else None
 
 
@@ -343,10 +348,10 @@ def measure_here(request: Mapping[str, Any]) -> dict[str, Any]:
     threads, seconds = int(request["threads"]), float(request["seconds"])
     reasons: dict[str, str] = {}
     needs = set(PRECISIONS)
-    if not instruction_sets() & _BFLOAT16:
+    if not read_instruction_sets() & _BFLOAT16:
         needs.discard("bfloat16")
         reasons["bfloat16"] = "the processor has no instructions for it"
-    tried = list(products(threads, needs))
+    tried = list(iter_products(threads, needs))
     without = needs - {each.precision for each in tried}
     reasons |= dict.fromkeys(
         without, "no installed library multiplies in it: pip install 'nnpipe[onnx]'"
@@ -355,26 +360,28 @@ def measure_here(request: Mapping[str, Any]) -> dict[str, Any]:
     memory: list[list[float]] = []
     for _ in range(REPEATS):
         for each in tried:
-            compute[each].append(greatest_rate(each, seconds))
-        memory.append([bandwidth(size, threads, seconds / 5) for size in SIZES])
+            compute[each].append(measure_rate(each, seconds))
+        memory.append([measure_bandwidth(size, threads, seconds / 5) for size in SIZES])
     return Ceilings(
-        str(host_facts()["cpu"]["model"]),
+        str(read_host_facts()["cpu"]["model"]),
         threads,
-        {name: _fastest(name, compute) for name in PRECISIONS if name not in reasons},
-        levels(SIZES, memory),
+        {name: _select_fastest(name, compute) for name in PRECISIONS if name not in reasons},
+        find_memory_levels(SIZES, memory),
         reasons,
         datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
     ).to_json()
 
 
-def levels(sizes: Sequence[int], repeats: Sequence[Sequence[float]]) -> tuple[MemoryLevel, ...]:
+def find_memory_levels(
+    sizes: Sequence[int], repeats: Sequence[Sequence[float]]
+) -> tuple[MemoryLevel, ...]:
     """Return the levels of memory from the bandwidth at each size, in each repeat.
 
     Every level but the first begins with a fall, so its bandwidth is that of the greater half of
     its sizes.
     """
     usual = [sorted(column)[len(column) // 2] for column in zip(*repeats, strict=True)]
-    starts = [0, *borders(sizes, usual), len(sizes)]
+    starts = [0, *find_bandwidth_drops(sizes, usual), len(sizes)]
     found = []
     for number, (begin, end) in enumerate(pairwise(starts)):
         settled = begin if number == 0 else begin + (end - begin) // 2
@@ -388,7 +395,7 @@ def levels(sizes: Sequence[int], repeats: Sequence[Sequence[float]]) -> tuple[Me
     return tuple(found)
 
 
-def _fastest(precision: str, rates: Mapping[Product, Sequence[float]]) -> Ceiling:
+def _select_fastest(precision: str, rates: Mapping[Product, Sequence[float]]) -> Ceiling:
     own = {product: each for product, each in rates.items() if product.precision == precision}
     best = max(own, key=lambda product: max(own[product]))
     return Ceiling(tuple(max(column) for column in zip(*own.values(), strict=True)), best.how)

@@ -15,10 +15,10 @@ from nnpipe.report.charts import Lines
 from nnpipe.report.document import Table
 from nnpipe.report.drawing import pictures
 from nnpipe.report.drawing.pictures import draw
-from nnpipe.report.formatting import digits, share, size
-from nnpipe.report.layer_tables import roofline_chart
+from nnpipe.report.formatting import format_number, format_share, format_size
+from nnpipe.report.layer_tables import plot_roofline
 from nnpipe.report.writers.terminal import to_text
-from nnpipe.workflows.notebook import shown_table
+from nnpipe.workflows.notebook import format_html_table
 
 _UNKNOWN = "not known"
 
@@ -49,7 +49,7 @@ class RooflineResult:
     def text(self) -> str:
         """Return the ceilings as text."""
         return "\n\n".join(
-            (self.title, to_text(self.compute_table()), to_text(self.memory_table()))
+            (self.title, to_text(self.compute_table()), to_text(self.build_memory_table()))
         )
 
     def __str__(self) -> str:
@@ -64,16 +64,18 @@ class RooflineResult:
     def compute_table(self) -> Table:
         """Return a table with a row for each type of number."""
         known = self.ceilings.compute
-        rows = [(name, *_cells(each), each.how) for name, each in known.items()]
+        rows = [(name, *_format_cells(each), each.how) for name, each in known.items()]
         rows += [(name, _UNKNOWN, "", "", reason) for name, reason in self.ceilings.reasons.items()]
         return Table(("numbers", "Goperations/s", "repeats", "spread", "reached by"), tuple(rows))
 
-    def memory_table(self) -> Table:
+    def build_memory_table(self) -> Table:
         """Return a table with a row for each level of memory."""
         rows = tuple(
             (
-                "main memory" if each.up_to_bytes is None else f"up to {size(each.up_to_bytes)}",
-                *_cells(each.bandwidth),
+                "main memory"
+                if each.up_to_bytes is None
+                else f"up to {format_size(each.up_to_bytes)}",
+                *_format_cells(each.bandwidth),
             )
             for each in self.ceilings.memory
         )
@@ -85,7 +87,7 @@ class RooflineResult:
 
         A rising line is a level of memory, a level one a type of number.
         """
-        return roofline_chart(self.ceilings)
+        return plot_roofline(self.ceilings)
 
     def svg(self) -> str | None:
         """Return the picture as an SVG file; ``None`` if no ceiling is known."""
@@ -93,8 +95,8 @@ class RooflineResult:
         if chart is None:
             return None
         drawing = draw(chart)
-        return pictures.standalone(
-            drawing, pictures.body(drawing), f"Roofline of {self.title}", self.text()
+        return pictures.render_standalone_svg(
+            drawing, pictures.render_svg_body(drawing), f"Roofline of {self.title}", self.text()
         )
 
     def save_svg(self, path: str | Path) -> bool:
@@ -128,12 +130,16 @@ class RooflineResult:
 
     def _repr_html_(self) -> str:
         """Return HTML for a notebook."""
-        return shown_table(self.compute_table(), self.title) + shown_table(
-            self.memory_table(), "Memory"
+        return format_html_table(self.compute_table(), self.title) + format_html_table(
+            self.build_memory_table(), "Memory"
         )
 
 
-def _cells(ceiling: Ceiling) -> tuple[str, str, str]:
+def _format_cells(ceiling: Ceiling) -> tuple[str, str, str]:
     value = ceiling.value
-    repeats = ", ".join(digits(each / 1e9) for each in ceiling.repeats)
-    return _UNKNOWN if value is None else digits(value / 1e9), repeats, share(ceiling.spread, 1)
+    repeats = ", ".join(format_number(each / 1e9) for each in ceiling.repeats)
+    return (
+        _UNKNOWN if value is None else format_number(value / 1e9),
+        repeats,
+        format_share(ceiling.spread, 1),
+    )

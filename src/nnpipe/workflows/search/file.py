@@ -14,18 +14,18 @@ from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.query import parse_condition
 from nnpipe.experiment.database.records import RunRecord
 from nnpipe.experiment.settings import check_keys
-from nnpipe.measuring.doubt import BARRING
+from nnpipe.measuring.validity_warning import BARRING
 from nnpipe.searching.database_trials import DatabaseTrials
 from nnpipe.searching.engine import SearchEngine
 from nnpipe.searching.objectives import Objectives
 from nnpipe.searching.optuna_samplers import SearchSampler
-from nnpipe.searching.pruners import PRUNERS, SearchPruner, pruner_from_json
-from nnpipe.searching.samplers import SAMPLERS, sampler_from_json
-from nnpipe.searching.space import SearchSpace, space_schema
+from nnpipe.searching.pruners import PRUNERS, SearchPruner, parse_pruner
+from nnpipe.searching.samplers import SAMPLERS, parse_sampler
+from nnpipe.searching.space import SearchSpace, build_space_schema
 from nnpipe.searching.trial_store import EarlierTrial, MemoryTrials
 from nnpipe.workflows.compression import subject as compression
-from nnpipe.workflows.pipeline.entries import MOST, count_of, seed_of, text_of
-from nnpipe.workflows.pipeline.schema import DIALECT, Schema, object_schema
+from nnpipe.workflows.pipeline.entries import MOST, count_of, parse_seed, parse_text
+from nnpipe.workflows.pipeline.schema import DIALECT, Schema, build_object_schema
 from nnpipe.workflows.search import measured_subject
 from nnpipe.workflows.search.searched_pipeline import SearchedArchitecture, SearchedPipeline
 from nnpipe.workflows.search.subjects import SearchedFunction, SearchSubject
@@ -72,13 +72,19 @@ def warm_start(
         How many trials were taken over.
     """
     found = [run for run in database.runs.find(query, order="created") if run.id != search]
-    searches = database.searches.among([run.id for run in found])
+    searches = database.searches.select_searches([run.id for run in found])
     known = {trial.origin for trial in store.trials()}
     earlier: list[EarlierTrial] = []
     for run in found:
-        each = _of_search(database, run) if run.id in searches else _of_run(run, space)
+        each = (
+            _iter_search_trials(database, run)
+            if run.id in searches
+            else _iter_run_trials(run, space)
+        )
         earlier += [
-            trial for trial in each if trial.origin not in known and _fits(trial, space, objectives)
+            trial
+            for trial in each
+            if trial.origin not in known and _is_suitable(trial, space, objectives)
         ]
     return store.take_over(
         EarlierTrial(
@@ -90,7 +96,7 @@ def warm_start(
     )
 
 
-def _of_search(database: RunDatabase, run: RunRecord) -> Iterator[EarlierTrial]:
+def _iter_search_trials(database: RunDatabase, run: RunRecord) -> Iterator[EarlierTrial]:
     for trial in DatabaseTrials(database, run.id).trials():
         # What that search took over itself is found where it came from.
         if trial.state == "finished" and trial.configuration is not None and not trial.origin:
@@ -99,18 +105,18 @@ def _of_search(database: RunDatabase, run: RunRecord) -> Iterator[EarlierTrial]:
             )
 
 
-def _of_run(run: RunRecord, space: SearchSpace) -> Iterator[EarlierTrial]:
-    values = {name: _at(run.configuration, name) for name in space.parameters}
+def _iter_run_trials(run: RunRecord, space: SearchSpace) -> Iterator[EarlierTrial]:
+    values = {name: _get_value(run.configuration, name) for name in space.parameters}
     present = {name: value for name, value in values.items() if value is not None}
     yield EarlierTrial(present, run.statistics, f"run {run.id[:12]}")
 
 
-def _fits(trial: EarlierTrial, space: SearchSpace, objectives: Objectives) -> bool:
+def _is_suitable(trial: EarlierTrial, space: SearchSpace, objectives: Objectives) -> bool:
     values = [trial.values.get(name, math.nan) for name in objectives.names]
     return all(map(math.isfinite, values)) and space.fits(trial.configuration)
 
 
-def _at(tree: Mapping[str, Any], path: str) -> Any:
+def _get_value(tree: Mapping[str, Any], path: str) -> Any:
     """Return the value at a path such as ``optimiser.rate``; ``None`` if there is none."""
     found: Any = tree
     for name in path.split("."):
@@ -175,28 +181,30 @@ class SearchSettings:
         """
         data = check_keys(dict(settings), tuple(dict.fromkeys(_KEYS)), "search")
         _check_subject(data)
-        title = text_of(data.get("title", "search"), "title")
+        title = parse_text(data.get("title", "search"), "title")
         subject, space, objectives = (
-            _compressed(data) if data.get("compress") is not None else _given(data)
+            _parse_compression(data) if data.get("compress") is not None else _parse_subject(data)
         )
         subject.check(space, objectives)
         repeats = data.get("repeats", False)
         if not isinstance(repeats, bool):
             raise ConfigError(f"repeats: expected true or false, found {repeats!r}")
-        seed = seed_of(data.get("seed", 0))
-        prune_by = None if data.get("prune_by") is None else text_of(data["prune_by"], "prune_by")
+        seed = parse_seed(data.get("seed", 0))
+        prune_by = (
+            None if data.get("prune_by") is None else parse_text(data["prune_by"], "prune_by")
+        )
         query = (
             ""
             if data.get("warm_start") is None
-            else check_query(text_of(data["warm_start"], "warm_start"))
+            else check_query(parse_text(data["warm_start"], "warm_start"))
         )
         found = cls(
             title,
             subject,
             space,
             objectives,
-            sampler_from_json(data.get("sampler", "tpe")),
-            None if data.get("pruner") is None else pruner_from_json(data["pruner"]),
+            parse_sampler(data.get("sampler", "tpe")),
+            None if data.get("pruner") is None else parse_pruner(data["pruner"]),
             prune_by,
             count_of(data.get("trials", TRIALS), "trials"),
             seed,
@@ -215,7 +223,7 @@ class SearchSettings:
         """What is searched and how, by name, for reports."""
         return {
             **self.subject.facts,
-            **facts_of(self.sampler, self.pruner, self.trials, self.seed, self.repeats),
+            **describe_search(self.sampler, self.pruner, self.trials, self.seed, self.repeats),
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -233,20 +241,20 @@ class SearchSettings:
         }
 
 
-def facts_of(
+def describe_search(
     sampler: SearchSampler, pruner: SearchPruner | None, trials: int, seed: int, repeats: bool
 ) -> dict[str, str]:
     """Return how something is searched, by name, for reports."""
     return {
-        "Sampler": _told(sampler.to_json()),
-        "Pruner": "none" if pruner is None else _told(pruner.to_json()),
+        "Sampler": _format_settings(sampler.to_json()),
+        "Pruner": "none" if pruner is None else _format_settings(pruner.to_json()),
         "Trials at most": f"{trials:,}",
         "Seed": str(seed),
         "A configuration": "may be tried again" if repeats else "is tried once",
     }
 
 
-def _told(settings: Mapping[str, Any]) -> str:
+def _format_settings(settings: Mapping[str, Any]) -> str:
     more = ", ".join(f"{name} {value}" for name, value in settings.items() if name != "kind")
     return str(settings["kind"]) + (f" ({more})" if more else "")
 
@@ -285,25 +293,25 @@ def _check_subject(data: Mapping[str, Any]) -> None:
         raise ConfigError("search: the key 'space' is missing")
 
 
-def _compressed(data: Mapping[str, Any]) -> tuple[SearchSubject, SearchSpace, Objectives]:
-    of_space, of_metrics = measured_subject.divided(data.get("constraints"), ())
+def _parse_compression(data: Mapping[str, Any]) -> tuple[SearchSubject, SearchSpace, Objectives]:
+    of_space, of_metrics = measured_subject.split_constraints(data.get("constraints"), ())
     if of_space:
         raise ConfigError(f"constraints: {of_space[0]!r} is on no metric; {measured_subject.HINT}")
     subject = compression.SearchedCompression.from_settings(data, of_metrics)
     return subject, subject.space(), subject.objectives()
 
 
-def _given(data: Mapping[str, Any]) -> tuple[SearchSubject, SearchSpace, Objectives]:
+def _parse_subject(data: Mapping[str, Any]) -> tuple[SearchSubject, SearchSpace, Objectives]:
     """Return a function or a pipeline, with its space and its objectives."""
     if data.get("function") is not None:
         arguments = data.get("arguments") or {}
         if not isinstance(arguments, dict):
             raise ConfigError(f"arguments: expected an object, found {type(arguments).__name__}")
         space = SearchSpace.from_json(data["space"], data.get("constraints") or [])
-        function = SearchedFunction.imported(text_of(data["function"], "function"), arguments)
-        return function, space, _objectives(data.get("objectives"))
+        function = SearchedFunction.from_path(parse_text(data["function"], "function"), arguments)
+        return function, space, _parse_objectives(data.get("objectives"))
     parameters = {} if data.get("space") is None else data["space"]
-    of_space, of_metrics = measured_subject.divided(
+    of_space, of_metrics = measured_subject.split_constraints(
         data.get("constraints"), parameters if isinstance(parameters, dict) else ()
     )
     if data.get("architecture") is not None and isinstance(parameters, dict):
@@ -311,11 +319,11 @@ def _given(data: Mapping[str, Any]) -> tuple[SearchSubject, SearchSpace, Objecti
         return (
             searched,
             searched.space(parameters, of_space),
-            searched.choice.searched(searched.choice.limits()),
+            searched.choice.build_objectives(searched.choice.list_limits()),
         )
     space = SearchSpace.from_json(parameters, of_space)
     subject = SearchedPipeline.from_settings(data, of_metrics)
-    return subject, space, subject.choice.searched(subject.choice.limits())
+    return subject, space, subject.choice.build_objectives(subject.choice.list_limits())
 
 
 NO_OBJECTIVES = (
@@ -324,7 +332,7 @@ NO_OBJECTIVES = (
 )
 
 
-def _objectives(given: Any) -> Objectives:
+def _parse_objectives(given: Any) -> Objectives:
     if given is None:
         raise ConfigError(NO_OBJECTIVES)
     if not isinstance(given, dict):
@@ -332,14 +340,14 @@ def _objectives(given: Any) -> Objectives:
     return Objectives(given)
 
 
-def schema() -> Schema:
+def build_search_schema() -> Schema:
     """Return the JSON Schema (draft 2020-12) of search files."""
     text, count = (
         {"type": "string", "minLength": 1},
         {"type": "integer", "minimum": 1, "maximum": MOST},
     )
 
-    def of_kinds(kinds: Mapping[str, Any], what: str) -> Schema:
+    def build_kind_schema(kinds: Mapping[str, Any], what: str) -> Schema:
         entry = {
             "type": "object",
             "properties": {"kind": {"enum": list(kinds)}},
@@ -347,7 +355,7 @@ def schema() -> Schema:
         }
         return {"anyOf": [{"enum": list(kinds)}, entry], "description": what}
 
-    root = object_schema(
+    root = build_object_schema(
         {
             "title": text
             | {"description": "the search's name in the run database", "default": "search"},
@@ -364,7 +372,7 @@ def schema() -> Schema:
             "candidate": text
             | {"description": "the candidate whose metrics count; left out: the last one"},
             "architecture": architecture_schema(),
-            "space": space_schema(),
+            "space": build_space_schema(),
             "constraints": {
                 "type": "array",
                 "items": text
@@ -383,8 +391,8 @@ def schema() -> Schema:
                 ],
                 "description": "each with its direction; of a pipeline, a list of metrics will do",
             },
-            "sampler": of_kinds(SAMPLERS, "chooses configurations; left out: tpe"),
-            "pruner": of_kinds(PRUNERS, "ends trials early; left out: none"),
+            "sampler": build_kind_schema(SAMPLERS, "chooses configurations; left out: tpe"),
+            "pruner": build_kind_schema(PRUNERS, "ends trials early; left out: none"),
             "prune_by": text
             | {"description": "the objective that a function reports, where there are several"},
             "trials": count | {"default": TRIALS},
@@ -400,14 +408,14 @@ def schema() -> Schema:
             },
             "output": text
             | {"description": "folder for the results of models", "default": "build/search"},
-            **_of_models(),
+            **_build_model_keys(),
         },
     )
     either = {"anyOf": [{"required": [key]} for key in ("space", "architecture", "compress")]}
     return {"$schema": DIALECT, "title": "nnpipe search", **root, **either}
 
 
-def _of_models() -> Schema:
+def _build_model_keys() -> Schema:
     """Return the keys of searches whose trials are models that are measured."""
     text, count = (
         {"type": "string", "minLength": 1},

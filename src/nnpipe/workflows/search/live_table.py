@@ -14,7 +14,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TextIO
 
-from nnpipe.core.foreign_text import harmless
+from nnpipe.core.foreign_text import sanitize_text
 from nnpipe.report.formatting import clean
 from nnpipe.searching.objectives import Objectives
 from nnpipe.searching.trial_store import SearchTrial, TrialStore
@@ -49,10 +49,10 @@ class SearchProgress:
 
     def skip(self, trials: Sequence[SearchTrial]) -> None:
         """Take over the trials that there were before, which say nothing about the speed."""
-        self.learn(trials)
+        self.update_trials(trials)
         self._begin, self._ended_before = self._clock(), self._ended
 
-    def learn(self, trials: Sequence[SearchTrial]) -> None:
+    def update_trials(self, trials: Sequence[SearchTrial]) -> None:
         """Take over trials that have changed."""
         for trial in trials:
             before = self._trials.get(trial.number)
@@ -67,7 +67,7 @@ class SearchProgress:
                     best = self._best.get(name)
                     value = trial.values.get(name)
                     if value is not None and (
-                        best is None or self._objectives.better(name, value, best.values[name])
+                        best is None or self._objectives.is_better(name, value, best.values[name])
                     ):
                         self._best[name] = trial
 
@@ -80,16 +80,17 @@ class SearchProgress:
         )
         found = [
             f"{self._ended:,} of {self._limit:,} trials" + (f": {states}" if states else ""),
-            self._speed(),
+            self._format_speed(),
         ]
         for name, trial in self._best.items():
             found.append(
-                f"best {name} {trial.values[name]:.6g} in trial {trial.number}: {_told(trial)}"
+                f"best {name} {trial.values[name]:.6g} in trial {trial.number}: "
+                f"{_format_configuration(trial)}"
             )
         running = sorted(
             number for number, trial in self._trials.items() if trial.state == "running"
         )
-        found += [self._running(self._trials[number]) for number in running[:_RUNNING]]
+        found += [self._format_running(self._trials[number]) for number in running[:_RUNNING]]
         if len(running) > _RUNNING:
             found.append(f"  and {len(running) - _RUNNING:,} more are running")
         return found
@@ -98,26 +99,32 @@ class SearchProgress:
     def _ended(self) -> int:
         return sum(trial.ended and not trial.origin for trial in self._trials.values())
 
-    def _speed(self) -> str:
+    def _format_speed(self) -> str:
         elapsed, ended = self._clock() - self._begin, self._ended - self._ended_before
-        text = f"{_duration(elapsed)} so far"
+        text = f"{_format_duration(elapsed)} so far"
         if ended < 1 or elapsed <= 0:
             return text
         each = elapsed / ended
         speed = f"{1 / each:.3g} trials/s" if each < 1 else f"{each:.3g} s a trial"
-        return f"{text}, {speed}, about {_duration(each * max(self._limit - self._ended, 0))} left"
+        return (
+            f"{text}, {speed}, about {_format_duration(each * max(self._limit - self._ended, 0))} "
+            f"left"
+        )
 
-    def _running(self, trial: SearchTrial) -> str:
+    def _format_running(self, trial: SearchTrial) -> str:
         since = self._clock() - self._seen[trial.number, trial.fence]
         last = (
             f", {trial.reports[-1][1]:.5g} at step {trial.reports[-1][0]:,}"
             if trial.reports
             else ""
         )
-        return f"  trial {trial.number} for {_duration(since)}{last}: {_told(trial)}"
+        return (
+            f"  trial {trial.number} for {_format_duration(since)}{last}: "
+            f"{_format_configuration(trial)}"
+        )
 
 
-def _told(trial: SearchTrial) -> str:
+def _format_configuration(trial: SearchTrial) -> str:
     values = (trial.configuration or {}).items()
     text = ", ".join(
         f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
@@ -126,7 +133,7 @@ def _told(trial: SearchTrial) -> str:
     return text[:_CONFIGURATION] or "being chosen"
 
 
-def _duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 60 else str(timedelta(seconds=round(seconds)))
 
 
@@ -168,7 +175,7 @@ class LiveTable:
         self._drawn = 0
 
     def __enter__(self) -> LiveTable:
-        changes = self._store.since(0)
+        changes = self._store.list_changes(0)
         self._version = changes.version
         self._progress.skip(changes.trials)
         self._thread.start()
@@ -188,9 +195,9 @@ class LiveTable:
     def draw(self, *above: str) -> None:
         """Read what has changed, and draw the table, below some further lines."""
         with self._lock:
-            changes = self._store.since(self._version)
+            changes = self._store.list_changes(self._version)
             self._version = changes.version
-            self._progress.learn(changes.trials)
+            self._progress.update_trials(changes.trials)
             self._write(above, self._progress.lines())
 
     def _run(self) -> None:
@@ -205,7 +212,7 @@ class LiveTable:
         columns = max(self._width() - 1, 20)
         back = _UP.format(self._drawn) if self._drawn else ""
         lines = [
-            *map(harmless, above),
+            *map(sanitize_text, above),
             *(f"{_DIM}{clean(line, columns)}{_PLAIN}" for line in table),
         ]
         self._stream.write(f"{back}{_CLEAR}" + "".join(f"{line}\n" for line in lines))

@@ -11,20 +11,20 @@ from typing import Any
 
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
-from nnpipe.measuring.constraints import MetricConstraint, metric_of
+from nnpipe.measuring.constraints import MetricConstraint, get_metric_quantity
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.searching.objectives import Limit, Objectives
 from nnpipe.searching.trial_store import SearchTrial, TrialResult
-from nnpipe.workflows.pipeline.entries import count_of, text_of
+from nnpipe.workflows.pipeline.entries import count_of, parse_text
 from nnpipe.workflows.search.subjects import SearchSubject, TrialReport
 from nnpipe.workflows.sweep.budget import SweepBudget
 from nnpipe.workflows.sweep.file import (
     CONFIRMATIONS,
     Sweep,
-    accepted_doubts,
-    confidence_of,
-    constraints_of,
-    metric_at,
+    parse_accepted_doubts,
+    parse_confidence,
+    parse_constraints,
+    parse_metric,
 )
 from nnpipe.workflows.sweep.grid import list_of
 from nnpipe.workflows.sweep.points import Model, Point
@@ -87,16 +87,16 @@ class SearchChoice:
         names = (
             list(given) if isinstance(given, dict) else list_of(data, "objectives", list(default))
         )
-        objectives = tuple(metric_at(name, f"objectives.{i}") for i, name in enumerate(names))
+        objectives = tuple(parse_metric(name, f"objectives.{i}") for i, name in enumerate(names))
         if isinstance(given, dict):
             _check_directions(given, objectives)
         return cls(
             objectives,
-            constraints_of({"constraints": list(constraints)}),
-            metric_at(data.get("choose", objectives[0].name), "choose"),
+            parse_constraints({"constraints": list(constraints)}),
+            parse_metric(data.get("choose", objectives[0].name), "choose"),
             count_of(data.get("confirmations", CONFIRMATIONS), "confirmations"),
-            accepted_doubts(list_of(data, "accept_doubts", [])),
-            confidence_of(data.get("confidence", 0.95)),
+            parse_accepted_doubts(list_of(data, "accept_doubts", [])),
+            parse_confidence(data.get("confidence", 0.95)),
             None if data.get("budget") is None else SweepBudget.parse(data["budget"]),
         )
 
@@ -120,14 +120,14 @@ class SearchChoice:
         )
         return {**required, "Chosen by": self.choose.title}
 
-    def searched(self, limits: Sequence[Limit]) -> Objectives:
+    def build_objectives(self, limits: Sequence[Limit]) -> Objectives:
         """Return the objectives of the search, with limits for its trials."""
         ways = {
             each.name: "minimize" if each.less_is_better else "maximize" for each in self.objectives
         }
         return Objectives(ways, tuple(limits))
 
-    def limits(self) -> tuple[Limit, ...]:
+    def list_limits(self) -> tuple[Limit, ...]:
         """Return the constraints as limits for what trials estimate."""
         return tuple(Limit(each.metric.name, each.bound, each.at_most) for each in self.constraints)
 
@@ -168,7 +168,7 @@ class SearchChoice:
         )
 
 
-def divided(constraints: Any, parameters: Container[str]) -> tuple[list[Any], list[str]]:
+def split_constraints(constraints: Any, parameters: Container[str]) -> tuple[list[Any], list[str]]:
     """Return the constraints on parameters of the space, and those on metrics.
 
     Raises
@@ -192,13 +192,13 @@ def divided(constraints: Any, parameters: Container[str]) -> tuple[list[Any], li
                 f"constraints.{place}: {name} is a parameter of the space and a metric"
             )
         else:
-            of_metrics.append(text_of(text, f"constraints.{place}"))
+            of_metrics.append(parse_text(text, f"constraints.{place}"))
     return of_space, of_metrics
 
 
 def _is_metric(name: str) -> bool:
     try:
-        metric_of(name)
+        get_metric_quantity(name)
     except ConfigError:
         return False
     return True
@@ -252,26 +252,25 @@ class MeasuredSubject(SearchSubject):
         """Measure a trial a little, here or on another machine; return all metrics that trials
         are judged by.
         """
-        return (self.elsewhere or self.measured)(trial, arguments)
+        return (self.elsewhere or self.measure_trial)(trial, arguments)
 
     @abstractmethod
-    def made(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> tuple[Path, ...]:
+    def prepare_trial(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> tuple[Path, ...]:
         """Do for a trial what can be done on any machine, unless that has been done.
 
         Returns
         -------
         tuple of Path
-            The files in the folder from which :meth:`measured` goes on elsewhere.
+            The files in the folder from which :meth:`measure_trial` goes on elsewhere.
         """
 
     @abstractmethod
-    def measured(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> TrialResult:
+    def measure_trial(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> TrialResult:
         """Measure a trial a little on this machine."""
 
-    def kept(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> tuple[Path, ...]:
-        """Return the files of a finished trial that :meth:`finals` needs on whatever machine;
-        none by default.
-        """
+    def list_kept_files(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> tuple[Path, ...]:
+        """Return the files of a finished trial that :meth:`measure_finalists` needs on whatever
+        machine; none by default."""
         return ()
 
     def check_elsewhere(self) -> None:
@@ -285,7 +284,7 @@ class MeasuredSubject(SearchSubject):
         """The folder of the final measurements."""
 
     @abstractmethod
-    def finals(
+    def measure_finalists(
         self,
         trials: Sequence[SearchTrial],
         arguments: Mapping[int, Mapping[str, Any]],

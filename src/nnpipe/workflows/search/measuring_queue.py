@@ -22,13 +22,13 @@ from nnpipe.searching.trial_store import (
     TrialLease,
     TrialResult,
     TrialStore,
-    configuration_key,
+    build_configuration_key,
 )
 from nnpipe.storage.storage import Storage, get_files, put_files
-from nnpipe.workflows.journal import digest_of, said
+from nnpipe.workflows.journal import compute_digest, get_error_message
 from nnpipe.workflows.search.measured_subject import MeasuredSubject
 from nnpipe.workflows.sweep.sweep_result import SweepResult
-from nnpipe.workflows.workers.machine_turns import renewed
+from nnpipe.workflows.workers.machine_turns import renew_trial_lease
 
 FINALS = "finals"
 """The key of a piece of work that asks for the final measurements."""
@@ -54,12 +54,12 @@ class Finals:
     command: Sequence[str]
     settings: Mapping[str, Any]
 
-    def work(self, trials: Sequence[SearchTrial], attempt: int) -> dict[str, Any]:
+    def build_work(self, trials: Sequence[SearchTrial], attempt: int) -> dict[str, Any]:
         """Return the piece of work for these trials; those after a failure have other numbers."""
         finished = [[trial.number, trial.files] for trial in trials if trial.state == "finished"]
-        return {FINALS: digest_of([dict(self.settings), finished]), "attempt": attempt}
+        return {FINALS: compute_digest([dict(self.settings), finished]), "attempt": attempt}
 
-    def measured(
+    def measure_finalists(
         self, trials: Sequence[SearchTrial], storage: Storage | None, only_known: bool = False
     ) -> SweepResult | None:
         """Measure the best trials here, with the files of those that were carried out on other
@@ -83,21 +83,21 @@ class Finals:
             for trial in trials
             if trial.state == "finished"
         }
-        return self.subject.finals(
+        return self.subject.measure_finalists(
             trials, arguments, self.seed, self.command, only_known=only_known
         )
 
-    def sent(self, trials: Sequence[SearchTrial], storage: Storage) -> TrialResult:
-        """Measure the best trials here, and send what :meth:`received` needs."""
-        if self.measured(trials, storage) is None:
+    def measure_and_send(self, trials: Sequence[SearchTrial], storage: Storage) -> TrialResult:
+        """Measure the best trials here, and send what :meth:`receive_result` needs."""
+        if self.measure_finalists(trials, storage) is None:
             return TrialResult({})
         folder = self.subject.final_output
         paths = [
             path for name in _SENT for path in (folder / name).rglob("[!.]*") if path.is_file()
         ]
-        return TrialResult({}, files=put_files(storage, named(paths, folder)))
+        return TrialResult({}, files=put_files(storage, map_relative_paths(paths, folder)))
 
-    def received(
+    def receive_result(
         self, trials: Sequence[SearchTrial], store: TrialStore, storage: Storage
     ) -> SweepResult | None:
         """Return the result that a machine of the kind has sent.
@@ -107,7 +107,7 @@ class Finals:
         NNPipeError
             If it failed there.
         """
-        wanted = self.work(trials, 0)[FINALS]
+        wanted = self.build_work(trials, 0)[FINALS]
         found = [
             trial
             for trial in store.trials()
@@ -123,10 +123,10 @@ class Finals:
         if not last.files:
             return None
         get_files(storage, last.files, self.subject.final_output)
-        return self.measured(trials, storage, only_known=True)
+        return self.measure_finalists(trials, storage, only_known=True)
 
 
-def failures(trials: Iterable[SearchTrial]) -> int:
+def count_failures(trials: Iterable[SearchTrial]) -> int:
     """Return how many final measurements have failed."""
     return sum(
         trial.state == "failed" and FINALS in (trial.configuration or {}) for trial in trials
@@ -140,7 +140,7 @@ def fetch_kept(trials: Sequence[SearchTrial], storage: Storage, output: Path) ->
             get_files(storage, trial.files, output)
 
 
-def named(paths: Iterable[Path], folder: Path) -> dict[str, Path]:
+def map_relative_paths(paths: Iterable[Path], folder: Path) -> dict[str, Path]:
     """Return files by their names relative to a folder."""
     return {path.relative_to(folder).as_posix(): path for path in paths}
 
@@ -170,7 +170,7 @@ class MeasuringQueue:
     def __init__(self, store: DatabaseTrials, storage: Storage, kind: str) -> None:
         self.store, self._storage, self._kind = store, storage, kind
 
-    def made_here(
+    def prepare_here(
         self, subject: MeasuredSubject, trial: SearchTrial, arguments: Mapping[str, Any]
     ) -> TrialResult:
         """Do for a trial here what any machine can, and return the metrics that another machine
@@ -187,15 +187,15 @@ class MeasuringQueue:
             if known.state == "finished" and all(
                 before.get(name) == value for name, value in wanted.items()
             ):
-                return _result(known)
-        made = named(subject.made(trial, arguments), subject.output)
+                return _build_result(known)
+        made = map_relative_paths(subject.prepare_trial(trial, arguments), subject.output)
         work = wanted | {"files": put_files(self._storage, made)}
-        ended = self.ended(work, f"trial {trial.number} is made")
+        ended = self.run_work(work, f"trial {trial.number} is made")
         if ended.state != "finished":
             raise NNPipeError(ended.message)
-        return _result(ended)
+        return _build_result(ended)
 
-    def ended(self, work: Mapping[str, Any], until_here: str) -> SearchTrial:
+    def run_work(self, work: Mapping[str, Any], until_here: str) -> SearchTrial:
         """Queue a piece of work unless it is known, wait for its end, and return its trial.
 
         Parameters
@@ -211,19 +211,21 @@ class MeasuringQueue:
             If no machine of the kind measures.
         """
         self.store.enqueue(work)
-        key = configuration_key(work)
+        key = build_configuration_key(work)
         version, since = 0, time.monotonic()
         while True:
-            changes = self.store.since(version)
+            changes = self.store.list_changes(version)
             version = changes.version
             for trial in changes.trials:
                 if (
                     trial.ended
                     and trial.configuration is not None
-                    and configuration_key(trial.configuration) == key
+                    and build_configuration_key(trial.configuration) == key
                 ):
                     return trial
-            if any(trial.state != "waiting" for trial in (*changes.trials, *self.store.unended())):
+            if any(
+                trial.state != "waiting" for trial in (*changes.trials, *self.store.list_unended())
+            ):
                 since = time.monotonic()
             if time.monotonic() > since + _PATIENCE:
                 raise ConfigError(
@@ -232,16 +234,16 @@ class MeasuringQueue:
                 )
             time.sleep(_PAUSE)
 
-    def measured(
+    def measure_work(
         self, work: Mapping[str, Any], subject: MeasuredSubject, space: SearchSpace
     ) -> TrialResult:
         """Measure a trial that was made on another machine."""
         get_files(self._storage, work["files"], subject.output)
         trial = SearchTrial(number=work["trial"], configuration=work["configuration"])
-        return subject.measured(trial, space.arguments(work["configuration"]))
+        return subject.measure_trial(trial, space.arguments(work["configuration"]))
 
     @contextmanager
-    def serving(self, measure: Measure, worker: str) -> Iterator[None]:
+    def run_in_thread(self, measure: Measure, worker: str) -> Iterator[None]:
         """Carry out what waits, in a thread of this process, while the block runs."""
         over = threading.Event()
 
@@ -251,7 +253,7 @@ class MeasuringQueue:
                 if lease is None:
                     over.wait(_PAUSE)
                 else:
-                    self._carry_out(measure, lease)
+                    self._run_lease(measure, lease)
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
@@ -261,13 +263,13 @@ class MeasuringQueue:
             over.set()
             thread.join()
 
-    def _carry_out(self, measure: Measure, lease: TrialLease) -> None:
+    def _run_lease(self, measure: Measure, lease: TrialLease) -> None:
         try:
-            with renewed(self.store, lease):
+            with renew_trial_lease(self.store, lease):
                 try:
                     result = measure(lease.trial.configuration or {})
                 except NNPipeError as error:
-                    self.store.fail(lease, said(error)[:500])
+                    self.store.fail(lease, get_error_message(error)[:500])
                 except Exception as error:
                     log.warning("%s", lease.trial.configuration, exc_info=True)
                     self.store.fail(lease, f"{type(error).__name__}: {error}"[:500])
@@ -277,5 +279,5 @@ class MeasuringQueue:
             return  # another machine does it
 
 
-def _result(trial: SearchTrial) -> TrialResult:
+def _build_result(trial: SearchTrial) -> TrialResult:
     return TrialResult(trial.values, trial.intervals, trial.files)

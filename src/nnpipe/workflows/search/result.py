@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from nnpipe.analysis.factor_importance import BestShare, MainEffect
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
-from nnpipe.report.inputs.search_file import KIND, SCHEMA, choice_text
+from nnpipe.report.inputs.search_file import KIND, SCHEMA, format_choice
 from nnpipe.report.result_files import read_search_file
 from nnpipe.searching.importance import (
     Importance,
     OptunaMethod,
-    importance_by_optuna,
-    importance_for,
+    compute_importance,
+    compute_optuna_importance,
 )
 from nnpipe.searching.objectives import Objectives
 from nnpipe.searching.parameters import (
@@ -65,7 +65,7 @@ def search_content(
         "title": title,
         "objectives": dict(objectives.by_name),
         "parameters": {
-            name: {**_axis(parameter), "told": _told(name, parameter, space)}
+            name: {**_describe_axis(parameter), "told": _describe_parameter(name, parameter, space)}
             for name, parameter in space.parameters.items()
         },
         "facts": {
@@ -80,8 +80,8 @@ def search_content(
             name: {
                 "trials": found.trials,
                 "remark": found.remark,
-                "additive": _rows(found.effects.effects),
-                "ped_anova": _rows(found.ped_anova),
+                "additive": _build_rows(found.effects.effects),
+                "ped_anova": _build_rows(found.ped_anova),
                 "fanova": [
                     {"name": each, "share": share, "low": share, "high": share}
                     for each, share in fanova.get(name, {}).items()
@@ -89,11 +89,11 @@ def search_content(
             }
             for name, found in importance.items()
         },
-        "trials": [_trial(trial) for trial in trials],
+        "trials": [_describe_trial(trial) for trial in trials],
     }
 
 
-def _axis(parameter: SearchParameter) -> dict[str, Any]:
+def _describe_axis(parameter: SearchParameter) -> dict[str, Any]:
     match parameter:
         case IntParameter():
             return {"low": parameter.low, "high": parameter.high, "log": parameter.log}
@@ -105,7 +105,7 @@ def _axis(parameter: SearchParameter) -> dict[str, Any]:
     return {"choices": parameter.choices()}
 
 
-def _told(name: str, parameter: SearchParameter, space: SearchSpace) -> str:
+def _describe_parameter(name: str, parameter: SearchParameter, space: SearchSpace) -> str:
     when = f", when {space.conditions[name].text}" if name in space.conditions else ""
     match parameter:
         case IntParameter():
@@ -124,13 +124,13 @@ def _told(name: str, parameter: SearchParameter, space: SearchSpace) -> str:
             least, greatest = parameter.bounds
             return f"from {least:.3g} to {greatest:.3g}, by ratios{when}"
     return (
-        ", ".join(map(choice_text, parameter.choices()))
+        ", ".join(map(format_choice, parameter.choices()))
         + (", in order" if parameter.in_order else "")
         + when
     )
 
 
-def _rows(found: Iterable[MainEffect | BestShare]) -> list[dict[str, Any]]:
+def _build_rows(found: Iterable[MainEffect | BestShare]) -> list[dict[str, Any]]:
     return [
         {
             "name": each.name,
@@ -142,7 +142,7 @@ def _rows(found: Iterable[MainEffect | BestShare]) -> list[dict[str, Any]]:
     ]
 
 
-def _trial(trial: SearchTrial) -> dict[str, Any]:
+def _describe_trial(trial: SearchTrial) -> dict[str, Any]:
     found: dict[str, Any] = {
         "number": trial.number,
         "state": trial.state,
@@ -188,19 +188,26 @@ class TrialTable:
     @property
     def head(self) -> str:
         """The line above all others."""
-        names = [f"{_cut(name, self._widths[name]):>{self._widths[name]}}" for name in self._widths]
+        names = [
+            f"{_truncate_text(name, self._widths[name]):>{self._widths[name]}}"
+            for name in self._widths
+        ]
         return " ".join([f"{'trial':>6} ", *names, f"{'seconds':>8}"])
 
     def line(self, trial: SearchTrial) -> str:
         """Return the line of a trial; that of a best one so far has a star."""
         star = "*" if self._is_best(trial) else " "
-        cells = [self._cell(name, trial.values.get(name, "")) for name in self._objectives.measured]
+        cells = [
+            self._format_cell(name, trial.values.get(name, ""))
+            for name in self._objectives.measured
+        ]
         cells += [
-            self._cell(name, (trial.configuration or {}).get(name, "")) for name in self._names
+            self._format_cell(name, (trial.configuration or {}).get(name, ""))
+            for name in self._names
         ]
         seconds = "" if trial.seconds is None else f"{trial.seconds:.3g}"
         ends = {
-            "failed": f"  failed: {_cut(trial.message, _LONGEST_MESSAGE)}",
+            "failed": f"  failed: {_truncate_text(trial.message, _LONGEST_MESSAGE)}",
             "pruned": "  pruned",
         }
         return " ".join([f"{trial.number:>6}{star}", *cells, f"{seconds:>8}"]) + ends.get(
@@ -218,25 +225,27 @@ class TrialTable:
         name, best = self._objectives.only, self._best
         if not self._objectives.keeps(trial):
             return False
-        if best is not None and not self._objectives.better(
+        if best is not None and not self._objectives.is_better(
             name, trial.values[name], best.values[name]
         ):
             return False
         self._best = trial
         return True
 
-    def _cell(self, name: str, value: Any) -> str:
+    def _format_cell(self, name: str, value: Any) -> str:
         text = f"{value:.5g}" if isinstance(value, float) else str(value)
-        return f"{_cut(text, self._widths[name]):>{self._widths[name]}}"
+        return f"{_truncate_text(text, self._widths[name]):>{self._widths[name]}}"
 
 
-def trial_table(trials: Sequence[SearchTrial], space: SearchSpace, objectives: Objectives) -> str:
+def format_trial_table(
+    trials: Sequence[SearchTrial], space: SearchSpace, objectives: Objectives
+) -> str:
     """Return the lines of trials below their head."""
     table = TrialTable(space, objectives)
     return "\n".join([table.head, *(table.line(each).replace("*", " ", 1) for each in trials)])
 
 
-def _cut(text: str, width: int) -> str:
+def _truncate_text(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
@@ -316,7 +325,7 @@ class SearchResult:
         """The finished trials of the space that no other one beats in every objective (the
         Pareto front).
         """
-        return self.objectives.front(self.eligible)
+        return self.objectives.find_front(self.eligible)
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -339,7 +348,9 @@ class SearchResult:
         """
         name = self.objectives.one(objective, "objective")
         if name not in self._importance:
-            self._importance[name] = importance_for(self.space, self.objectives, self.trials, name)
+            self._importance[name] = compute_importance(
+                self.space, self.objectives, self.trials, name
+            )
         return self._importance[name]
 
     def importance_by(self, method: OptunaMethod, objective: str | None = None) -> dict[str, float]:
@@ -358,7 +369,7 @@ class SearchResult:
             If there is no such objective or method.
         """
         name = self.objectives.one(objective, "objective")
-        return importance_by_optuna(self.space, self.objectives, self.finished, name, method)
+        return compute_optuna_importance(self.space, self.objectives, self.finished, name, method)
 
     def write(self, path: str | Path, *, fanova: bool = False) -> None:
         """Write everything to a JSON file, of which ``nnpipe render_report`` makes a report.
@@ -433,9 +444,9 @@ class SearchResult:
         MissingDependency
             If Optuna is not installed.
         """
-        from nnpipe.searching.trial_mirror import exported
+        from nnpipe.searching.trial_mirror import export_study
 
-        return exported(self.space, self.objectives, self.trials, storage, name)
+        return export_study(self.space, self.objectives, self.trials, storage, name)
 
     def __str__(self) -> str:
         counts = {
@@ -449,7 +460,7 @@ class SearchResult:
         if front:
             one = len(self.objectives.names) == 1
             lines.append("best:" if one else f"Pareto front, {len(front)} trials:")
-            lines.append(trial_table(front[:_SHOWN], self.space, self.objectives))
+            lines.append(format_trial_table(front[:_SHOWN], self.space, self.objectives))
         if self.final is not None:
             lines += ["", str(self.final)]
         return "\n".join(lines)

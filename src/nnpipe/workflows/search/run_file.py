@@ -23,19 +23,19 @@ from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.settings import read_settings
 from nnpipe.searching.database_trials import DatabaseTrials
 from nnpipe.searching.objectives import Objectives
-from nnpipe.searching.pruners import pruner_from_json
-from nnpipe.searching.samplers import sampler_from_json
+from nnpipe.searching.pruners import parse_pruner
+from nnpipe.searching.samplers import parse_sampler
 from nnpipe.searching.space import SearchSpace
 from nnpipe.searching.trial_store import SearchTrial
 from nnpipe.storage.storage import Storage, open_storage
-from nnpipe.workflows.pipeline.entries import made_from
-from nnpipe.workflows.search.file import SearchSettings, facts_of, warm_start
+from nnpipe.workflows.pipeline.entries import build_from_settings
+from nnpipe.workflows.search.file import SearchSettings, describe_search, warm_start
 from nnpipe.workflows.search.measured_subject import MeasuredSubject
 from nnpipe.workflows.search.measuring_queue import Finals
 from nnpipe.workflows.search.result import SearchResult
-from nnpipe.workflows.search.search import searched
+from nnpipe.workflows.search.search import run_trials
 from nnpipe.workflows.search.subjects import SearchedFunction
-from nnpipe.workflows.search.workers import Watch, worker_name
+from nnpipe.workflows.search.workers import Watch, format_worker_name
 from nnpipe.workflows.workers.machine_turns import MachineTurns
 from nnpipe.workflows.workers.worker_jobs import WorkerJobs, WorkerProgram, end_leases
 from nnpipe.workflows.workers.worker_options import WorkerOptions
@@ -45,7 +45,7 @@ _PAUSE = 0.25
 
 
 @dataclass(frozen=True)
-class Coordinated:
+class CoordinationResult:
     """What workers have left.
 
     Parameters
@@ -70,7 +70,7 @@ def coordinate(
     options: WorkerOptions,
     watch: Watch,
     command: Sequence[str] = (),
-) -> Coordinated:
+) -> CoordinationResult:
     """Let workers carry out all trials of a search, and measure its best ones if only some machines
     may.
 
@@ -94,38 +94,40 @@ def coordinate(
         )
         queue = DatabaseTrials(database, measuring)
 
-    def environment(name: str, here: bool) -> Variables:
+    def build_environment(name: str, here: bool) -> Variables:
         directory = str(Path.cwd()) if here else ""
         task = WorkerTask(name, address, artifacts, search, directory, location)
-        return {**options.environment, **task.environment()}
+        return {**options.environment, **task.to_environment()}
 
     folder = options.folder.absolute() / search
     script = write_script(
         folder,
         "nnpipe.workflows.search.worker_process",
         {
-            "search": self_contained(settings),
+            "search": embed_pipeline(settings),
             "measuring": measuring,
             "measure_on": options.measure_on,
             "exchanges": exchanges,
             "command": list(command),
         },
     )
-    send = [folder / SETTINGS, *_modules(settings), *options.send]
-    program = WorkerProgram(script, send, environment, options.python)
+    send = [folder / SETTINGS, *_list_modules(settings), *options.send]
+    program = WorkerProgram(script, send, build_environment, options.python)
 
-    def died(worker: str) -> None:
+    def release_leases(worker: str) -> None:
         for each in (store, queue):
             if each is not None:
-                end_leases(each, worker_name(worker, 0))
+                end_leases(each, format_worker_name(worker, 0))
 
-    version = store.since(0).version
-    with WorkerJobs(database, settings.title, options.places, program, folder, died) as workers:
+    version = store.list_changes(0).version
+    with WorkerJobs(
+        database, settings.title, options.places, program, folder, release_leases
+    ) as workers:
         workers.start()
         alive = True
         while alive:
             time.sleep(_PAUSE)
-            changes = store.since(version)
+            changes = store.list_changes(version)
             version = changes.version
             ended = [trial for trial in changes.trials if trial.ended]
             for trial in ended:
@@ -133,7 +135,7 @@ def coordinate(
             alive = workers.look(bool(ended))
     if measuring:
         database.runs.enter(measuring, "completed")
-    return Coordinated(open_storage(location) if exchanges else None, queue)
+    return CoordinationResult(open_storage(location) if exchanges else None, queue)
 
 
 def _check_places(settings: SearchSettings, options: WorkerOptions) -> None:
@@ -148,7 +150,7 @@ def _check_places(settings: SearchSettings, options: WorkerOptions) -> None:
             )
 
 
-def self_contained(settings: SearchSettings) -> dict[str, Any]:
+def embed_pipeline(settings: SearchSettings) -> dict[str, Any]:
     """Return the content of the search file with the pipeline in it, whose file other machines
     lack.
     """
@@ -158,7 +160,7 @@ def self_contained(settings: SearchSettings) -> dict[str, Any]:
     return found
 
 
-def _modules(settings: SearchSettings) -> list[Path]:
+def _list_modules(settings: SearchSettings) -> list[Path]:
     """Return the file or the package of a searched function, unless it is installed."""
     subject = settings.subject
     if not isinstance(subject, SearchedFunction):
@@ -189,7 +191,7 @@ def read_search(
         If a setting is wrong; the message names the file and the place in it.
     """
     check_call(read_search, locals())
-    return made_from(settings, changes, SearchSettings.from_settings)
+    return build_from_settings(settings, changes, SearchSettings.from_settings)
 
 
 def run_search(
@@ -241,7 +243,7 @@ def run_search(
         )
     if begin is not None:
         begin(store.trials())
-    subject, left = settings.subject, Coordinated()
+    subject, left = settings.subject, CoordinationResult()
     try:
         if isinstance(subject, MeasuredSubject) and not store.trials():
             for configuration in subject.first()[: settings.trials]:
@@ -252,7 +254,7 @@ def run_search(
             )
             found = SearchResult(settings.space, settings.objectives, store.trials())
         else:
-            found = searched(
+            found = run_trials(
                 subject.evaluate,
                 settings.space,
                 settings.objectives,
@@ -281,16 +283,16 @@ def run_search(
         return found
     if workers is not None:
         subject.turns = MachineTurns()
-    finals = Finals(subject, settings.space, settings.seed, command, self_contained(settings))
+    finals = Finals(subject, settings.space, settings.seed, command, embed_pipeline(settings))
     if left.queue is None or left.storage is None:
-        return replace(found, final=finals.measured(found.trials, left.storage))
-    return replace(found, final=finals.received(found.trials, left.queue, left.storage))
+        return replace(found, final=finals.measure_finalists(found.trials, left.storage))
+    return replace(found, final=finals.receive_result(found.trials, left.queue, left.storage))
 
 
 def _check_same(database: RunDatabase, title: str, described: Mapping[str, Any]) -> None:
     """Raise an error if the search of a title is one of another function or pipeline."""
     found = [run for run in database.runs.find() if run.experiment == title]
-    known = database.searches.among([run.id for run in found])
+    known = database.searches.select_searches([run.id for run in found])
     newest = max(
         (run for run in found if run.id in known), key=lambda run: run.created, default=None
     )
@@ -308,13 +310,13 @@ def _release_dead(store: DatabaseTrials) -> None:
     import psutil
 
     own = re.compile(re.escape(socket.gethostname()) + r"-(\d+)-\d+")
-    for trial in store.unended():
+    for trial in store.list_unended():
         worker = own.fullmatch(trial.worker) if trial.state == "running" else None
         if worker and not psutil.pid_exists(int(worker[1])):
             store.release(trial.worker)
 
 
-def recorded_search(database: RunDatabase, run: str) -> SearchResult:
+def load_search(database: RunDatabase, run: str) -> SearchResult:
     """Return a search with the trials that it has now.
 
     Parameters
@@ -335,10 +337,10 @@ def recorded_search(database: RunDatabase, run: str) -> SearchResult:
         space = SearchSpace.from_json(
             configuration["space"]["parameters"], configuration["space"]["constraints"]
         )
-        sampler, pruner = sampler_from_json(configuration["sampler"]), configuration["pruner"]
-        facts = facts_of(
+        sampler, pruner = parse_sampler(configuration["sampler"]), configuration["pruner"]
+        facts = describe_search(
             sampler,
-            None if pruner is None else pruner_from_json(pruner),
+            None if pruner is None else parse_pruner(pruner),
             configuration["trials"],
             configuration["seed"],
             configuration["repeats"],

@@ -13,12 +13,12 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.searching.engine import SearchEngine
 from nnpipe.searching.objectives import Objectives
 from nnpipe.searching.optuna_samplers import SearchSampler
-from nnpipe.searching.pruners import SearchPruner, pruner_from_json
-from nnpipe.searching.samplers import sampler_from_json
+from nnpipe.searching.pruners import SearchPruner, parse_pruner
+from nnpipe.searching.samplers import parse_sampler
 from nnpipe.searching.space import SearchSpace
 from nnpipe.searching.trial_store import MemoryTrials, TrialStore
 from nnpipe.workflows.pipeline.entries import MOST
-from nnpipe.workflows.search.file import NO_OBJECTIVES, facts_of
+from nnpipe.workflows.search.file import NO_OBJECTIVES, describe_search
 from nnpipe.workflows.search.result import SearchResult
 from nnpipe.workflows.search.subjects import SearchedFunction
 from nnpipe.workflows.search.workers import Evaluate, SearchWorkers, Watch
@@ -117,10 +117,10 @@ def search(
     subject = SearchedFunction(function)
     subject.check(declared, goals)
     chooses, prunes = (
-        sampler_from_json(sampler),
-        None if pruner is None else pruner_from_json(pruner),
+        parse_sampler(sampler),
+        None if pruner is None else parse_pruner(pruner),
     )
-    found = searched(
+    found = run_trials(
         subject.evaluate,
         declared,
         goals,
@@ -133,11 +133,11 @@ def search(
         store=MemoryTrials(repeats=repeats) if store is None else store,
         watch=watch,
     )
-    facts = {**subject.facts, **facts_of(chooses, prunes, trials, seed, repeats)}
+    facts = {**subject.facts, **describe_search(chooses, prunes, trials, seed, repeats)}
     return replace(found, title=f"Search of {subject.facts['Function']}", facts=facts)
 
 
-def searched(
+def run_trials(
     evaluate: Evaluate,
     space: SearchSpace,
     objectives: Objectives,

@@ -18,7 +18,7 @@ from nnpipe.architectures.architecture_space import ArchitectureSpace
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import write_text
-from nnpipe.core.messages import nearest
+from nnpipe.core.messages import suggest_name
 from nnpipe.core.progress import silent
 from nnpipe.experiment.settings import override, read_settings
 from nnpipe.measuring.load_options import LoadOptions
@@ -26,22 +26,27 @@ from nnpipe.measuring.racing import SHARES
 from nnpipe.searching.objectives import Objectives
 from nnpipe.searching.space import SearchSpace
 from nnpipe.searching.trial_store import SearchTrial, TrialResult
-from nnpipe.workflows.candidates.stages import prepared, train_once
-from nnpipe.workflows.journal import digest_of
-from nnpipe.workflows.pipeline.compile import limit_of
-from nnpipe.workflows.pipeline.entries import component_of, text_of
-from nnpipe.workflows.pipeline.file import CandidateSettings, ModelSettings, Pipeline, file_name
-from nnpipe.workflows.pipeline.run import weight_paths
+from nnpipe.workflows.candidates.stages import prepare_dataset, train_once
+from nnpipe.workflows.journal import compute_digest
+from nnpipe.workflows.pipeline.compile import get_time_limit
+from nnpipe.workflows.pipeline.entries import parse_component, parse_text
+from nnpipe.workflows.pipeline.file import (
+    CandidateSettings,
+    ModelSettings,
+    Pipeline,
+    make_file_name,
+)
+from nnpipe.workflows.pipeline.run import list_weight_paths
 from nnpipe.workflows.search.measured_subject import MeasuredSubject, SearchChoice
 from nnpipe.workflows.sweep.budget import SweepBudget
 from nnpipe.workflows.sweep.estimates import Figures, sample_count
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.points import Model, Point
-from nnpipe.workflows.sweep.race import staged_point
-from nnpipe.workflows.sweep.run import Done, PointMeasurer
-from nnpipe.workflows.sweep.sweep import sweep_points
+from nnpipe.workflows.sweep.race import make_staged_point
+from nnpipe.workflows.sweep.run import FinishedPoint, PointMeasurer
+from nnpipe.workflows.sweep.sweep import run_sweep
 from nnpipe.workflows.sweep.sweep_result import SweepResult
-from nnpipe.workflows.workers.machine_turns import turn
+from nnpipe.workflows.workers.machine_turns import acquire_turn
 
 BUDGET = "50 %"
 """How long to measure, trials included, as a share of measuring every trial in full."""
@@ -86,13 +91,13 @@ class SearchedPipeline(MeasuredSubject):
         """Return the subject of a search file, given those of its constraints that are on
         metrics.
         """
-        return cls(*pipeline_of(data, constraints))
+        return cls(*parse_pipeline_settings(data, constraints))
 
     def check(self, space: SearchSpace, objectives: Objectives) -> None:
         """Raise :class:`ConfigError` unless its settings can be changed so."""
-        middle = space.configuration(lambda _, parameter: parameter.value_at(0.5))
+        middle = space.configuration(lambda _, parameter: parameter.get_value_at(0.5))
         self.check_settings(
-            self.changed(space.arguments(middle)), f"with {json.dumps(middle)[:200]}: "
+            self.apply_arguments(space.arguments(middle)), f"with {json.dumps(middle)[:200]}: "
         )
 
     def check_settings(self, settings: Mapping[str, Any], told: str = "") -> None:
@@ -101,52 +106,54 @@ class SearchedPipeline(MeasuredSubject):
             pipeline = Pipeline.from_settings(settings)
         except NNPipeError as error:
             raise type(error)(f"pipeline: {told}{error}") from None
-        self._chosen(pipeline)
+        self._find_candidate(pipeline)
         if pipeline.load != LoadOptions():
             raise ConfigError(
                 "pipeline: a search measures one call after the other; leave out load"
             )
 
-    def settings_of(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def build_settings(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of a trial's pipeline."""
         return {
-            **self.changed(arguments),
+            **self.apply_arguments(arguments),
             "output": str(self.output / "trials" / str(trial.number)),
         }
 
-    def changed(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def apply_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of the pipeline with those of a trial."""
         return override(
             self.settings, [f"{name}={json.dumps(value)}" for name, value in arguments.items()]
         )
 
-    def made(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> tuple[Path, ...]:
+    def prepare_trial(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> tuple[Path, ...]:
         """Train the model of a trial unless that has been done; return its files, as far as they
         are in the folder.
         """
-        point = self._prepared(trial, arguments).points[-1]
+        point = self._prepare_sweep(trial, arguments).points[-1]
         record = self._record(point.model)
-        found = (*weight_paths(point.model.path), *([record] if record.is_file() else []))
+        found = (*list_weight_paths(point.model.path), *([record] if record.is_file() else []))
         return tuple(path for path in found if self.output in path.parents)
 
-    def kept(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> tuple[Path, ...]:
+    def list_kept_files(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> tuple[Path, ...]:
         """Return the files of the trained model."""
-        return self.made(trial, arguments)
+        return self.prepare_trial(trial, arguments)
 
     @property
     def final_output(self) -> Path:
         """The folder of the search."""
         return self.output
 
-    def measured(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> TrialResult:
+    def measure_trial(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> TrialResult:
         """Train, compile and measure the candidate here."""
-        sweep = self._prepared(trial, arguments)
+        sweep = self._prepare_sweep(trial, arguments)
         *sources, point = sweep.points
         with (
             self._measuring,
             PointMeasurer(sweep, (), retrain=False, retry=True, turns=self.turns) as measurer,
         ):
-            runs = [self._measured(measurer, sweep, each).outcome for each in (*sources, point)]
+            runs = [
+                self._measure_point(measurer, sweep, each).outcome for each in (*sources, point)
+            ]
         for outcome in runs:
             if outcome.run is None:
                 raise ConfigError(outcome.reason)
@@ -155,7 +162,7 @@ class SearchedPipeline(MeasuredSubject):
         figures = Figures(run, reference)
         values, intervals = {}, {}
         for metric in self.choice.metrics:
-            figure = figures.of(metric, _CONFIDENCE)
+            figure = figures.get_figure(metric, _CONFIDENCE)
             if figure.value is None:
                 raise ConfigError(f"{metric.name} is not known: {figure.reason}")
             values[metric.name] = figure.value
@@ -167,7 +174,7 @@ class SearchedPipeline(MeasuredSubject):
                 intervals[metric.name] = (figure.low, figure.high)
         return TrialResult(values, intervals)
 
-    def finals(
+    def measure_finalists(
         self,
         trials: Sequence[SearchTrial],
         arguments: Mapping[int, Mapping[str, Any]],
@@ -181,22 +188,22 @@ class SearchedPipeline(MeasuredSubject):
         if not finished:
             return None
         pipelines = [
-            Pipeline.from_settings(self.settings_of(trial, arguments[trial.number]))
+            Pipeline.from_settings(self.build_settings(trial, arguments[trial.number]))
             for trial in finished
         ]
         points = [
-            self._points(trial, pipeline)
+            self._build_points(trial, pipeline)
             for trial, pipeline in zip(finished, pipelines, strict=True)
         ]
-        sweep = self._sweep(
+        sweep = self._build_sweep(
             points, pipelines[0], seed, self.choice.budget or SweepBudget.parse(BUDGET)
         )
-        with turn(self.turns, alone=True):
-            return sweep_points(sweep, command, first=_STAGE, only_known=only_known)
+        with acquire_turn(self.turns, alone=True):
+            return run_sweep(sweep, command, first=_STAGE, only_known=only_known)
 
     def to_json(self) -> dict[str, Any]:
         """Return the candidate, and a digest of the settings."""
-        return {"pipeline": digest_of(self.settings), "candidate": self.candidate}
+        return {"pipeline": compute_digest(self.settings), "candidate": self.candidate}
 
     @property
     def facts(self) -> dict[str, str]:
@@ -208,12 +215,12 @@ class SearchedPipeline(MeasuredSubject):
             **self.choice.facts,
         }
 
-    def _prepared(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> Sweep:
+    def _prepare_sweep(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> Sweep:
         """Return the points of a trial, whose model is trained."""
-        pipeline = Pipeline.from_settings(self.settings_of(trial, arguments))
-        sweep = self._sweep([self._points(trial, pipeline)], pipeline, 0, None)
+        pipeline = Pipeline.from_settings(self.build_settings(trial, arguments))
+        sweep = self._build_sweep([self._build_points(trial, pipeline)], pipeline, 0, None)
         model = sweep.points[-1].model
-        with self._training[model.path], turn(self.turns):
+        with self._training[model.path], acquire_turn(self.turns):
             train_once(
                 model.wrapper,
                 sweep.dataset,
@@ -226,14 +233,14 @@ class SearchedPipeline(MeasuredSubject):
         return sweep
 
     def _record(self, model: Model) -> Path:
-        return self.output / "trained" / f"{file_name(model.title)}.training.json"
+        return self.output / "trained" / f"{make_file_name(model.title)}.training.json"
 
-    def _measured(self, measurer: PointMeasurer, sweep: Sweep, point: Point) -> Done:
+    def _measure_point(self, measurer: PointMeasurer, sweep: Sweep, point: Point) -> FinishedPoint:
         share = SHARES[_STAGE - 1]
         verify = replace(sweep.verify, verify_samples=0)
-        return measurer.done(staged_point(point, share, sample_count(sweep)), verify)
+        return measurer.run_point(make_staged_point(point, share, sample_count(sweep)), verify)
 
-    def _sweep(
+    def _build_sweep(
         self,
         points: Sequence[tuple[Point, ...]],
         pipeline: Pipeline,
@@ -248,22 +255,22 @@ class SearchedPipeline(MeasuredSubject):
         return self.choice.sweep(
             pipeline.title,
             self.output,
-            prepared(pipeline.dataset),
+            prepare_dataset(pipeline.dataset),
             tuple(models.values()),
             tuple(every.values()),
             calibration_samples=pipeline.calibration_samples,
             verify=pipeline.verify,
-            time_limit=limit_of(pipeline, self._chosen(pipeline)[1]),
+            time_limit=get_time_limit(pipeline, self._find_candidate(pipeline)[1]),
             seed=seed,
             budget=budget,
         )
 
-    def _points(self, trial: SearchTrial, pipeline: Pipeline) -> tuple[Point, ...]:
+    def _build_points(self, trial: SearchTrial, pipeline: Pipeline) -> tuple[Point, ...]:
         """Return the candidate of a trial, behind the model as trained if a metric is told
         against it.
         """
-        settings, candidate = self._chosen(pipeline)
-        model = self._model(settings, pipeline)
+        settings, candidate = self._find_candidate(pipeline)
+        model = self._build_model(settings, pipeline)
         own = Point(
             f"trial {trial.number}",
             model,
@@ -277,18 +284,18 @@ class SearchedPipeline(MeasuredSubject):
             return (own,)
         return Point(f"{model.title} as trained", model, (), None, None, pipeline.measure), own
 
-    def _model(self, settings: ModelSettings, pipeline: Pipeline) -> Model:
+    def _build_model(self, settings: ModelSettings, pipeline: Pipeline) -> Model:
         title = settings.title or type(settings.wrapper).__name__
         if settings.training is None and not settings.makes_weights:
             return Model(title, settings.wrapper, settings.path, None)
         training = None if settings.training is None else settings.training.to_json()
-        key = digest_of([settings.wrapper.describe(), training, pipeline.dataset.describe()])
+        key = compute_digest([settings.wrapper.describe(), training, pipeline.dataset.describe()])
         path = self.output / "trained" / f"{key}{settings.path.suffix}"
         return Model(
             f"{title} {key[:8]}", settings.wrapper, path, settings.training, settings.makes_weights
         )
 
-    def _chosen(self, pipeline: Pipeline) -> tuple[ModelSettings, CandidateSettings]:
+    def _find_candidate(self, pipeline: Pipeline) -> tuple[ModelSettings, CandidateSettings]:
         """Return the candidate whose metrics count, with its model."""
         every = [(model, candidate) for model in pipeline.models for candidate in model.candidates]
         if not self.candidate:
@@ -297,22 +304,24 @@ class SearchedPipeline(MeasuredSubject):
             if candidate.title == self.candidate:
                 return model, candidate
         titles = [candidate.title for _, candidate in every]
-        hint = nearest(self.candidate, titles) or f"; there are: {', '.join(titles)}"
+        hint = suggest_name(self.candidate, titles) or f"; there are: {', '.join(titles)}"
         raise ConfigError(f"candidate: there is no {self.candidate!r} in the pipeline{hint}")
 
 
-def pipeline_of(
+def parse_pipeline_settings(
     data: Mapping[str, Any], constraints: Sequence[str]
 ) -> tuple[Mapping[str, Any], str, Path, SearchChoice]:
     """Return the content of the pipeline that a search file names, the candidate, the folder,
     and the choice.
     """
     given = data["pipeline"]
-    settings = given if isinstance(given, dict) else read_settings(Path(text_of(given, "pipeline")))
-    candidate = "" if data.get("candidate") is None else text_of(data["candidate"], "candidate")
+    settings = (
+        given if isinstance(given, dict) else read_settings(Path(parse_text(given, "pipeline")))
+    )
+    candidate = "" if data.get("candidate") is None else parse_text(data["candidate"], "candidate")
     if data.get("objectives") is None:
         raise ConfigError("objectives: expected a list of metrics, such as [latency_median, size]")
-    output = Path(text_of(data.get("output", "build/search"), "output"))
+    output = Path(parse_text(data.get("output", "build/search"), "output"))
     return settings, candidate, output, SearchChoice.from_settings(data, constraints, ())
 
 
@@ -362,7 +371,7 @@ class SearchedArchitecture(SearchedPipeline):
             )
         super().__init__({**settings, "model": model}, candidate, output, choice)
         self.architecture = ArchitectureSpace.from_json(
-            {**_of_data(settings, model, architecture), **architecture}
+            {**_describe_data(settings, model, architecture), **architecture}
         )
         self._names = frozenset(self.architecture.parameters())
 
@@ -373,7 +382,7 @@ class SearchedArchitecture(SearchedPipeline):
         """Return the subject of a search file, given those of its constraints that are on
         metrics.
         """
-        return cls(data["architecture"], *pipeline_of(data, constraints))
+        return cls(data["architecture"], *parse_pipeline_settings(data, constraints))
 
     def space(self, more: Mapping[str, Any], constraints: list[Any]) -> SearchSpace:
         """Return the parameters of the architecture together with further ones.
@@ -407,7 +416,7 @@ class SearchedArchitecture(SearchedPipeline):
             else:
                 inner.check_settings(settings)
 
-    def settings_of(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def build_settings(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of a trial's pipeline, and write its network."""
         chosen = {name: value for name, value in arguments.items() if name in self._names}
         others = {name: value for name, value in arguments.items() if name not in self._names}
@@ -417,7 +426,7 @@ class SearchedArchitecture(SearchedPipeline):
             self.output,
             self.choice,
         )
-        return inner.settings_of(trial, others)
+        return inner.build_settings(trial, others)
 
     def to_json(self) -> dict[str, Any]:
         """Return the candidate, a digest of the settings, and what of the architecture is not
@@ -448,7 +457,9 @@ class SearchedArchitecture(SearchedPipeline):
         }
 
 
-def _of_data(settings: Mapping[str, Any], model: Mapping[str, Any], given: Any) -> dict[str, Any]:
+def _describe_data(
+    settings: Mapping[str, Any], model: Mapping[str, Any], given: Any
+) -> dict[str, Any]:
     """Return what a data set says of the networks: the shape of images, the number of classes,
     and their names.
     """
@@ -458,7 +469,7 @@ def _of_data(settings: Mapping[str, Any], model: Mapping[str, Any], given: Any) 
         return {}
     if "dataset" not in settings:
         raise ConfigError("pipeline: dataset is missing")
-    dataset = component_of(settings["dataset"], Dataset, "dataset")
+    dataset = parse_component(settings["dataset"], Dataset, "dataset")
     try:
         spec = dataset.spec
     except NNPipeError as error:

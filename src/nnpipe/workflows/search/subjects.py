@@ -11,10 +11,10 @@ from typing import Any
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.messages import nearest
-from nnpipe.core.secret import shown_settings
+from nnpipe.core.messages import suggest_name
+from nnpipe.core.secret import hide_settings_secrets
 from nnpipe.searching.engine import SearchEngine
-from nnpipe.searching.objectives import Objectives, finite
+from nnpipe.searching.objectives import Objectives, require_finite
 from nnpipe.searching.space import SearchSpace
 from nnpipe.searching.trial_store import SearchTrial, TrialLease
 
@@ -59,7 +59,7 @@ class TrialReport:
         check_call(TrialReport.__call__, {"step": step})
         if step < 1:
             raise ConfigError(f"report: steps count from 1, found {step}")
-        self.last = self.values[step] = finite(value, "report")
+        self.last = self.values[step] = require_finite(value, "report")
         if self._engine.report(self._lease, step, self.last):
             raise TrialPruned(f"pruned at step {step}")
 
@@ -110,7 +110,7 @@ class SearchedFunction(SearchSubject):
         self._reports = False
 
     @classmethod
-    def imported(cls, path: str, fixed: Mapping[str, Any]) -> SearchedFunction:
+    def from_path(cls, path: str, fixed: Mapping[str, Any]) -> SearchedFunction:
         """Return the function of an import path such as ``package.module.function``.
 
         Raises
@@ -141,7 +141,7 @@ class SearchedFunction(SearchSubject):
             for parameter in given:
                 if parameter not in by_name and not takes_all:
                     hint = (
-                        nearest(parameter, by_name)
+                        suggest_name(parameter, by_name)
                         or f"; it takes: {', '.join(by_name) or 'nothing'}"
                     )
                     raise ConfigError(f"{where}: {name} takes no argument {parameter!r}{hint}")
@@ -166,14 +166,14 @@ class SearchedFunction(SearchSubject):
 
     def to_json(self) -> dict[str, Any]:
         """Return the import path and the fixed arguments."""
-        return {"function": self.path, "arguments": shown_settings(self.fixed)}
+        return {"function": self.path, "arguments": hide_settings_secrets(self.fixed)}
 
     @property
     def facts(self) -> dict[str, str]:
         """The function and its fixed arguments."""
         name = self.path or str(getattr(self.function, "__name__", type(self.function).__name__))
         fixed = (
-            {"Fixed arguments": json.dumps(shown_settings(self.fixed), default=str)}
+            {"Fixed arguments": json.dumps(hide_settings_secrets(self.fixed), default=str)}
             if self.fixed
             else {}
         )

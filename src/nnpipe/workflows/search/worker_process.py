@@ -14,10 +14,16 @@ from nnpipe.searching.trial_store import SearchTrial, TrialResult
 from nnpipe.storage.storage import Storage, open_storage, put_files
 from nnpipe.workflows.search.file import SearchSettings
 from nnpipe.workflows.search.measured_subject import MeasuredSubject
-from nnpipe.workflows.search.measuring_queue import FINALS, Finals, MeasuringQueue, failures, named
-from nnpipe.workflows.search.search import searched
+from nnpipe.workflows.search.measuring_queue import (
+    FINALS,
+    Finals,
+    MeasuringQueue,
+    count_failures,
+    map_relative_paths,
+)
+from nnpipe.workflows.search.search import run_trials
 from nnpipe.workflows.search.subjects import TrialReport
-from nnpipe.workflows.search.workers import Evaluate, worker_name
+from nnpipe.workflows.search.workers import Evaluate, format_worker_name
 from nnpipe.workflows.workers.machine_turns import MachineTurns, is_of_kind
 from nnpipe.workflows.workers.worker_process import WorkerTask
 
@@ -33,7 +39,7 @@ def work(task: WorkerTask, settings: Mapping[str, Any], folder: Path) -> None:
         all fail.
     """
     turns = MachineTurns()
-    with turns.working():  # models may be made ready for this
+    with turns.acquire_shared():  # models may be made ready for this
         search = SearchSettings.from_settings(settings["search"])
     subject, kind = search.subject, settings["measure_on"]
     with task.database() as database, ExitStack() as stack:
@@ -45,7 +51,7 @@ def work(task: WorkerTask, settings: Mapping[str, Any], folder: Path) -> None:
             subject.turns = turns
             storage = open_storage(task.storage) if settings["exchanges"] else None
             if storage is not None:
-                evaluate = partial(_sending, subject, storage)
+                evaluate = partial(_run_and_send, subject, storage)
             if kind and storage is not None:
                 queue = MeasuringQueue(
                     DatabaseTrials(database, settings["measuring"]), storage, kind
@@ -55,15 +61,17 @@ def work(task: WorkerTask, settings: Mapping[str, Any], folder: Path) -> None:
                         subject, search.space, search.seed, settings["command"], settings["search"]
                     )
                     measurer = _Measurer(
-                        trials, queue, finals, storage, failures(queue.store.trials())
+                        trials, queue, finals, storage, count_failures(queue.store.trials())
                     )
                     stack.enter_context(
-                        queue.serving(measurer.measured, worker_name(task.worker, 0))
+                        queue.run_in_thread(
+                            measurer.measure_work, format_worker_name(task.worker, 0)
+                        )
                     )
                     finish = measurer.finish
                 else:
-                    subject.elsewhere = partial(queue.made_here, subject)
-        searched(
+                    subject.elsewhere = partial(queue.prepare_here, subject)
+        run_trials(
             evaluate,
             search.space,
             search.objectives,
@@ -73,7 +81,7 @@ def work(task: WorkerTask, settings: Mapping[str, Any], folder: Path) -> None:
             prune_by=search.prune_by,
             seed=search.seed,
             workers=1,
-            watch=_told,
+            watch=_print_trial,
             store=trials,
             name=task.worker,
         )
@@ -93,19 +101,21 @@ class _Measurer:
     storage: Storage
     attempt: int
 
-    def measured(self, work: Mapping[str, Any]) -> TrialResult:
+    def measure_work(self, work: Mapping[str, Any]) -> TrialResult:
         if FINALS in work:
-            return self.finals.sent(self.trials.trials(), self.storage)
-        return self.queue.measured(work, self.finals.subject, self.finals.space)
+            return self.finals.measure_and_send(self.trials.trials(), self.storage)
+        return self.queue.measure_work(work, self.finals.subject, self.finals.space)
 
     def finish(self) -> None:
         """See that one of the machines of the kind measures the best trials in full."""
         ended = self.trials.trials()
         if any(trial.state == "finished" for trial in ended):
-            self.queue.ended(self.finals.work(ended, self.attempt), "all trials have ended")
+            self.queue.run_work(
+                self.finals.build_work(ended, self.attempt), "all trials have ended"
+            )
 
 
-def _sending(
+def _run_and_send(
     subject: MeasuredSubject,
     storage: Storage,
     trial: SearchTrial,
@@ -114,11 +124,13 @@ def _sending(
 ) -> TrialResult:
     """Carry out a trial, and send the files that the final measurements need."""
     result = subject.evaluate(trial, arguments, report)
-    kept = subject.kept(trial, arguments)
+    kept = subject.list_kept_files(trial, arguments)
     return (
-        replace(result, files=put_files(storage, named(kept, subject.output))) if kept else result
+        replace(result, files=put_files(storage, map_relative_paths(kept, subject.output)))
+        if kept
+        else result
     )
 
 
-def _told(trial: SearchTrial) -> None:
+def _print_trial(trial: SearchTrial) -> None:
     print(f"trial {trial.number}: {trial.state} {trial.message}".rstrip(), flush=True)  # noqa: T201 - the job's log

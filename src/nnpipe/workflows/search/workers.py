@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.files import full_disk
+from nnpipe.core.files import find_full_disk_error
 from nnpipe.searching.engine import SearchEngine
 from nnpipe.searching.trial_store import LeaseLost, SearchTrial, TrialLease, TrialResult
 from nnpipe.workflows.search.subjects import TrialPruned, TrialReport
@@ -30,7 +30,7 @@ _ALL_FAILED = 5
 _WAIT = 0.5  # seconds between two looks at the trials of others
 
 
-def worker_name(name: str, number: int) -> str:
+def format_worker_name(name: str, number: int) -> str:
     """Return what the worker of a number, from 0, is called in the store, by the name of its
     process.
     """
@@ -78,14 +78,14 @@ class SearchWorkers:
         """
         threads = [
             threading.Thread(
-                target=self._work, args=(worker_name(self._name, number),), daemon=True
+                target=self._run_worker, args=(format_worker_name(self._name, number),), daemon=True
             )
             for number in range(1, workers)
         ]
         for thread in threads:
             thread.start()
         try:
-            self._work(worker_name(self._name, 0))
+            self._run_worker(format_worker_name(self._name, 0))
         finally:
             self._stop.set()
             for thread in threads:
@@ -94,13 +94,13 @@ class SearchWorkers:
         if self._error is not None:
             raise self._error
 
-    def _work(self, worker: str) -> None:
+    def _run_worker(self, worker: str) -> None:
         try:
             while not self._stop.is_set():
                 lease = self.store.lease(worker, self.engine.propose, self._limit)
                 if lease is not None:
-                    self._carry_out(lease)
-                elif self._others_may_die():
+                    self._run_lease(lease)
+                elif self._has_other_trials():
                     time.sleep(_WAIT)
                 else:
                     return
@@ -109,19 +109,21 @@ class SearchWorkers:
                 self._error = self._error or error
             self._stop.set()
 
-    def _others_may_die(self) -> bool:
+    def _has_other_trials(self) -> bool:
         """Return whether trials of other processes run, which would come here if their leases
         expired.
         """
-        return math.isfinite(self.store.seconds) and bool(self.store.unended())
+        return math.isfinite(self.store.seconds) and bool(self.store.list_unended())
 
-    def _carry_out(self, lease: TrialLease) -> None:
+    def _run_lease(self, lease: TrialLease) -> None:
         report = TrialReport(self.engine, lease)
         arguments = self.engine.space.arguments(lease.trial.configuration or {})
         try:
-            with self._renewal.of(f"trial {lease.trial.number}", lambda: self.store.renew(lease)):
+            with self._renewal.renew_lease(
+                f"trial {lease.trial.number}", lambda: self.store.renew(lease)
+            ):
                 try:
-                    result = self._result(self._evaluate(lease.trial, arguments, report))
+                    result = self._build_result(self._evaluate(lease.trial, arguments, report))
                 except TrialPruned:
                     last = {} if report.last is None else {self.engine.prune_by: report.last}
                     ended = self.store.prune(lease, last)
@@ -129,7 +131,7 @@ class SearchWorkers:
                     raise
                 except Exception as error:
                     # this says nothing about the trial, which is carried out again
-                    if full_disk(error) is not None:
+                    if find_full_disk_error(error) is not None:
                         raise
                     ended = self.store.fail(
                         lease, " ".join(f"{type(error).__name__}: {error}".split())[:500]
@@ -143,9 +145,9 @@ class SearchWorkers:
                 lease.trial.number,
             )
             return
-        self._told(replace(ended, reports=tuple(sorted(report.values.items()))))
+        self._report_trial(replace(ended, reports=tuple(sorted(report.values.items()))))
 
-    def _result(self, returned: Any) -> TrialResult:
+    def _build_result(self, returned: Any) -> TrialResult:
         known = returned if isinstance(returned, TrialResult) else None
         values = self.engine.objectives.values(returned if known is None else known.values)
         if known is None:
@@ -156,7 +158,7 @@ class SearchWorkers:
             intervals={name: known.intervals[name] for name in values if name in known.intervals},
         )
 
-    def _told(self, trial: SearchTrial) -> None:
+    def _report_trial(self, trial: SearchTrial) -> None:
         with self._lock:
             self._watch(trial)
             self._succeeded = self._succeeded or trial.state != "failed"

@@ -15,16 +15,16 @@ from typing import TypeVar
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.closing import Closing
 from nnpipe.core.errors import NNPipeError
-from nnpipe.workflows.candidates.measure import Verification, worker_template
+from nnpipe.workflows.candidates.measure import Verification, create_worker_template
 from nnpipe.workflows.devices.device_measuring import DeviceAway, FleetMeasuring
-from nnpipe.workflows.journal import Outcome, said
-from nnpipe.workflows.sweep.budget import Spent
-from nnpipe.workflows.sweep.confirm import confirmed
+from nnpipe.workflows.journal import Outcome, get_error_message
+from nnpipe.workflows.sweep.budget import BudgetUse
+from nnpipe.workflows.sweep.confirm import remeasure_winner
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.points import Point
-from nnpipe.workflows.sweep.race import Race
-from nnpipe.workflows.sweep.run import Done, PointMeasurer, measure_once, measured
-from nnpipe.workflows.sweep.select import judge, ranked
+from nnpipe.workflows.sweep.race import SuccessiveHalving
+from nnpipe.workflows.sweep.run import FinishedPoint, PointMeasurer, measure_once, measure_point
+from nnpipe.workflows.sweep.select import evaluate_points, rank_candidates
 from nnpipe.workflows.sweep.summary import DeviceResult
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 from nnpipe.workflows.workers.machine_turns import MachineTurns
@@ -75,7 +75,9 @@ class DeviceSweep(Closing):
         )
         targets = sweep.targets
         self._remote = {each.name: each for each in targets.devices if not each.here}
-        self._template = worker_template(_modules(sweep)) if len(self._remote) > 1 else None
+        self._template = (
+            create_worker_template(_list_modules(sweep)) if len(self._remote) > 1 else None
+        )
         self._fleet = FleetMeasuring(
             list(self._remote.values()),
             targets.leases,
@@ -108,13 +110,13 @@ class DeviceSweep(Closing):
         names = list(parts) if any(each.here for each in sweep.targets.devices) else [HERE, *parts]
         self._left = dict.fromkeys([model.title for model in sweep.models], len(names))
         trained = tuple(each for each in sweep.points if each.runtime is None)
-        references: dict[str, Done] = {}
+        references: dict[str, FinishedPoint] = {}
         known = threading.Event()
         if not trained:
             known.set()
 
-        def carry_out(name: str) -> DeviceResult | None:
-            done, spent = self._carried_out(name, parts.get(name))
+        def run_device(name: str) -> DeviceResult | None:
+            done, spent = self._measure_device(name, parts.get(name))
             if name not in self._remote:
                 references.update(
                     {each.point.title: each for each in done if each.point.runtime is None}
@@ -127,31 +129,33 @@ class DeviceSweep(Closing):
                     raise DeviceAway(f"{name}: the sweep was stopped")
             own = [each for each in done if each.point.runtime is not None]
             with self._fleet.working.one(name):
-                return self._chosen(parts[name], [*references.values(), *own], name, spent)
+                return self._choose_best(parts[name], [*references.values(), *own], name, spent)
 
-        found = self._at_once(names, carry_out)
+        found = self._map_devices(names, run_device)
         return tuple(
             result for each in sweep.targets.devices if (result := found[each.name]) is not None
         )
 
-    def _carried_out(self, name: str, part: Sweep | None) -> tuple[tuple[Done, ...], Spent | None]:
+    def _measure_device(
+        self, name: str, part: Sweep | None
+    ) -> tuple[tuple[FinishedPoint, ...], BudgetUse | None]:
         """Carry out the points of a device, and return them, with what a budget took."""
         with self._fleet.working.one(name):
             if part is None or part.budget is None:
-                return self._through(name), None
-            race = Race(part, self._done)
+                return self._measure_points(name), None
+            race = SuccessiveHalving(part, self._measure_point)
             return race.run(), race.spent
 
-    def _through(self, name: str) -> tuple[Done, ...]:
+    def _measure_points(self, name: str) -> tuple[FinishedPoint, ...]:
         """Carry out the points of a device, model by model, and return them."""
         by_model: dict[str, list[Point]] = defaultdict(list)
-        for point in self._points(name):
+        for point in self._list_points(name):
             by_model[point.model.title].append(point)
         done = []
         for model in self._sweep.models:
             points = by_model[model.title]
             random.Random(f"{self._sweep.seed} {model.title}").shuffle(points)
-            done += [self._done(point, self._sweep.verify) for point in points]
+            done += [self._measure_point(point, self._sweep.verify) for point in points]
             with self._counting:
                 self._left[model.title] -= 1
                 last = not self._left[model.title]
@@ -160,7 +164,7 @@ class DeviceSweep(Closing):
         order = {point.title: place for place, point in enumerate(self._sweep.points)}
         return tuple(sorted(done, key=lambda each: order[each.point.title]))
 
-    def _points(self, name: str) -> list[Point]:
+    def _list_points(self, name: str) -> list[Point]:
         """Return the points that are measured on a device, and on this machine the models as
         trained, too.
         """
@@ -172,26 +176,31 @@ class DeviceSweep(Closing):
             if each.device is not None and each.device.name == name
         ]
 
-    def _done(self, point: Point, verify: VerifyOptions) -> Done:
+    def _measure_point(self, point: Point, verify: VerifyOptions) -> FinishedPoint:
         """Return a point that is done; of a device that has gone away, with the reason, which is
         not recorded.
         """
-        known = self._measurer.known(point, verify)
+        known = self._measurer.find_finished(point, verify)
         if known is not None:
             return known
         try:
             if not point.remote:  # models as trained are wanted by all devices
                 with self._here:
-                    found = self._measurer.done(point, verify)
+                    found = self._measurer.run_point(point, verify)
             elif point.device is not None and point.device.name in self._away:
                 raise DeviceAway(self._away[point.device.name])
             else:
-                found = self._measurer.done(point, verify)
+                found = self._measurer.run_point(point, verify)
         except DeviceAway as error:
             assert point.device is not None
-            self._away[point.device.name] = said(error)
+            self._away[point.device.name] = get_error_message(error)
             key = self._measurer.key(point, verify)
-            return Done(point, key, Outcome(None, said(error)), self._measurer.artifact_path(point))
+            return FinishedPoint(
+                point,
+                key,
+                Outcome(None, get_error_message(error)),
+                self._measurer.get_artifact_path(point),
+            )
         with self._counting:
             self._count += 1
         failed = "" if found.outcome.run is not None else f" failed: {found.outcome.reason}"
@@ -209,7 +218,7 @@ class DeviceSweep(Closing):
         verification: Verification | None,
     ) -> Outcome:
         if point.device is None or point.deployment is None:
-            return measured(sweep, point, artifact, output, command, verification)
+            return measure_point(sweep, point, artifact, output, command, verification)
         try:
             return Outcome(
                 self._fleet.on(point.device).measure(
@@ -222,23 +231,23 @@ class DeviceSweep(Closing):
         except DeviceAway:
             raise
         except NNPipeError as error:
-            return Outcome(None, said(error))
+            return Outcome(None, get_error_message(error))
 
-    def _chosen(
-        self, part: Sweep, done: Sequence[Done], name: str, spent: Spent | None
+    def _choose_best(
+        self, part: Sweep, done: Sequence[FinishedPoint], name: str, spent: BudgetUse | None
     ) -> DeviceResult:
         """Judge the candidates of a device, and measure the best again."""
-        judged = judge(part, done)
+        judged = evaluate_points(part, done)
 
-        def again(candidate: Done) -> Outcome:
-            return self._measurer.measured_again(candidate.point, candidate.outcome.run)
+        def measure_again(candidate: FinishedPoint) -> Outcome:
+            return self._measurer.remeasure_point(candidate.point, candidate.outcome.run)
 
-        found = confirmed(
+        found = remeasure_winner(
             part,
-            ranked(part, judged),
+            rank_candidates(part, judged),
             self._command,
             retry=self._retry,
-            again=again,
+            again=measure_again,
             artifact=lambda candidate: self._measurer.artifact(candidate.point),
         )
         (device,) = (each for each in self._sweep.targets.devices if each.name == name)
@@ -246,7 +255,7 @@ class DeviceSweep(Closing):
             part, device, tuple(done), judged, found, spent, self._away.get(name, "")
         )
 
-    def _at_once(self, names: Sequence[str], work: Callable[[str], T]) -> Mapping[str, T]:
+    def _map_devices(self, names: Sequence[str], work: Callable[[str], T]) -> Mapping[str, T]:
         """Return what a function returns for each device; remote ones have threads, this machine
         has the caller's.
         """
@@ -277,7 +286,7 @@ class DeviceSweep(Closing):
         return found
 
 
-def _modules(sweep: Sweep) -> list[str]:
+def _list_modules(sweep: Sweep) -> list[str]:
     """Return the modules of the components that measurements use."""
     used: list[object] = [sweep.dataset, *(model.wrapper for model in sweep.models)]
     used += [each.protocol for each in sweep.targets.devices if each.protocol is not None]

@@ -49,11 +49,11 @@ class SweepBudget:
             If it is neither a share from 10 % to below 100 % nor a time.
         """
         if isinstance(given, (int, float)) and not isinstance(given, bool):
-            return cls._of_share(f"{100 * given:g} %", float(given))
+            return cls._from_share(f"{100 * given:g} %", float(given))
         found = _BUDGET.fullmatch(given.strip()) if isinstance(given, str) else None
         number, unit = (float(found[1]), found[2]) if found else (0.0, "")
         if unit == "%":
-            return cls._of_share(f"{number:g} %", number / 100)
+            return cls._from_share(f"{number:g} %", number / 100)
         if unit in _SECONDS and number > 0:
             return cls(f"{number:g} {unit}", seconds=number * _SECONDS[unit])
         raise ConfigError(
@@ -62,7 +62,7 @@ class SweepBudget:
         )
 
     @classmethod
-    def _of_share(cls, text: str, share: float) -> SweepBudget:
+    def _from_share(cls, text: str, share: float) -> SweepBudget:
         if not _LEAST_SHARE <= share < 1:
             raise ConfigError(
                 f"budget: a share is from {100 * _LEAST_SHARE:g} %, since the first look at every "
@@ -78,7 +78,7 @@ class SweepBudget:
 
 
 @dataclass(frozen=True)
-class Spent:
+class BudgetUse:
     """What a race took, and what it saved.
 
     Parameters
@@ -131,7 +131,7 @@ class MeasuringTime:
     error: float = 0.0
 
     @classmethod
-    def of(cls, run: Run) -> MeasuringTime:
+    def from_run(cls, run: Run) -> MeasuringTime:
         """Return what a run took."""
         inference = run.series.get("inference")
         times = (
@@ -155,6 +155,6 @@ class MeasuringTime:
         """Return what a measurement of so many samples and at least so many seconds would take."""
         return self.fixed + max(seconds, self.a_call * math.ceil(samples / batch_size))
 
-    def at_least(self) -> MeasuringTime:
+    def to_lower_bound(self) -> MeasuringTime:
         """Return it with the time of an inference at the lower end of what its average may be."""
         return replace(self, a_call=max(0.0, self.a_call - _ERRORS * self.error))

@@ -16,30 +16,30 @@ from dataclasses import dataclass, field, replace
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import NNPipeError
 from nnpipe.measuring.constraints import Figure
-from nnpipe.measuring.doubt import Doubt
 from nnpipe.measuring.run import Run
-from nnpipe.report.quantity_text import ranged
-from nnpipe.workflows.candidates.measure import source_outputs
+from nnpipe.measuring.validity_warning import ValidityWarning
+from nnpipe.report.quantity_text import format_figure
+from nnpipe.workflows.candidates.measure import record_source_outputs
 from nnpipe.workflows.candidates.model_process import ModelProcess
-from nnpipe.workflows.journal import Journal, Outcome, said
+from nnpipe.workflows.journal import Journal, Outcome, get_error_message
 from nnpipe.workflows.sweep.estimates import Figures
 from nnpipe.workflows.sweep.file import Sweep
-from nnpipe.workflows.sweep.run import Done, compiled, measured
+from nnpipe.workflows.sweep.run import FinishedPoint, compile_point, measure_point
 from nnpipe.workflows.sweep.select import (
     Claim,
-    Judged,
-    barring,
-    claims_of,
-    level_of,
+    EvaluatedPoint,
+    build_claims,
+    compute_confidence_level,
+    filter_barring_doubts,
+    format_barring_doubts,
     tell,
-    told_barred,
 )
 
 log = logging.getLogger("nnpipe")
 
 
 @dataclass(frozen=True, eq=False)
-class Confirmed:
+class Confirmation:
     """The candidate that was confirmed by a second measurement, if any, and the refuted ones with
     reasons.
 
@@ -47,12 +47,12 @@ class Confirmed:
     name, all with the confidence of a claim.
     """
 
-    chosen: Judged | None
+    chosen: EvaluatedPoint | None
     measurement: Run | None
     claims: tuple[Claim, ...]
     refuted: Mapping[str, str] = field(default_factory=dict)
     figures: Mapping[str, Figure] = field(default_factory=dict)
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[ValidityWarning, ...] = ()
     result: str = ""
 
     @property
@@ -63,15 +63,15 @@ class Confirmed:
         return self.measurement
 
 
-def confirmed(
+def remeasure_winner(
     sweep: Sweep,
-    candidates: Sequence[Judged],
+    candidates: Sequence[EvaluatedPoint],
     command: Sequence[str],
     *,
     retry: bool = False,
-    again: Callable[[Done], Outcome] | None = None,
-    artifact: Callable[[Done], Artifact | None] | None = None,
-) -> Confirmed:
+    again: Callable[[FinishedPoint], Outcome] | None = None,
+    artifact: Callable[[FinishedPoint], Artifact | None] | None = None,
+) -> Confirmation:
     """Measure candidates again, the best first, until one is confirmed or ``sweep.confirmations``
     have been measured.
 
@@ -84,11 +84,11 @@ def confirmed(
     for candidate in candidates[: sweep.confirmations]:
         try:
             if again is None:
-                outcome = _outcome(sweep, candidate, journal, command, retry)
+                outcome = _remeasure_candidate(sweep, candidate, journal, command, retry)
             else:
-                outcome = _outcome_elsewhere(candidate, journal, again, retry, artifact)
+                outcome = _remeasure_elsewhere(candidate, journal, again, retry, artifact)
         except NNPipeError as error:  # the model is missing, and cannot be compiled again
-            refuted[candidate.title] = said(error)
+            refuted[candidate.title] = get_error_message(error)
             continue
         if outcome.run is None:
             refuted[candidate.title] = outcome.reason
@@ -96,33 +96,35 @@ def confirmed(
         # Outputs of the same file are held against those of its source the first time alone.
         agreement = outcome.run.verification or candidate.run.verification
         figures = Figures(replace(outcome.run, verification=agreement), candidate.reference)
-        claims = claims_of(sweep, figures)
-        barred = barring(sweep, figures.doubts)
+        claims = build_claims(sweep, figures)
+        barred = filter_barring_doubts(sweep, figures.doubts)
         if barred:
-            refuted[candidate.title] = told_barred(barred)
+            refuted[candidate.title] = format_barring_doubts(barred)
             continue
         if all(claim.holds for claim in claims):
-            return _confirmed(sweep, candidate, figures, claims, refuted)
+            return _build_confirmation(sweep, candidate, figures, claims, refuted)
         refuted[candidate.title] = "; ".join(tell(claim) for claim in claims if not claim.holds)
-    return Confirmed(None, None, (), refuted)
+    return Confirmation(None, None, (), refuted)
 
 
-def _confirmed(
+def _build_confirmation(
     sweep: Sweep,
-    chosen: Judged,
+    chosen: EvaluatedPoint,
     figures: Figures,
     claims: tuple[Claim, ...],
     refuted: Mapping[str, str],
-) -> Confirmed:
-    level = level_of(sweep)
-    found = {metric.name: figures.of(metric, level) for metric in sweep.metrics}
-    doubts = (*figures.doubts, *_not_repeated(sweep, chosen, found))
-    return Confirmed(
+) -> Confirmation:
+    level = compute_confidence_level(sweep)
+    found = {metric.name: figures.get_figure(metric, level) for metric in sweep.metrics}
+    doubts = (*figures.doubts, *_find_discrepancies(sweep, chosen, found))
+    return Confirmation(
         chosen, figures.run, claims, refuted, found, doubts, f"confirmations/{chosen.done.key}.json"
     )
 
 
-def _not_repeated(sweep: Sweep, chosen: Judged, again: Mapping[str, Figure]) -> Iterator[Doubt]:
+def _find_discrepancies(
+    sweep: Sweep, chosen: EvaluatedPoint, again: Mapping[str, Figure]
+) -> Iterator[ValidityWarning]:
     """Yield a doubt for each time whose two intervals do not overlap: something else changed
     between them.
     """
@@ -131,16 +133,16 @@ def _not_repeated(sweep: Sweep, chosen: Judged, again: Mapping[str, Figure]) -> 
         # A time that was measured once has no interval.
         enclosed = each.kind == "time" and first.low < first.high and second.low < second.high
         if enclosed and (first.high < second.low or second.high < first.low):
-            yield Doubt(
+            yield ValidityWarning(
                 "not repeated",
-                f"the {each.title} was {ranged(each, first)} when it was chosen and "
-                f"{ranged(each, second)} "
+                f"the {each.title} was {format_figure(each, first)} when it was chosen and "
+                f"{format_figure(each, second)} "
                 "when it was measured again",
             )
 
 
-def _outcome(
-    sweep: Sweep, candidate: Judged, journal: Journal, command: Sequence[str], retry: bool
+def _remeasure_candidate(
+    sweep: Sweep, candidate: EvaluatedPoint, journal: Journal, command: Sequence[str], retry: bool
 ) -> Outcome:
     """Return the second measurement, new or from an earlier run, of the model file as it is now."""
     done = candidate.done
@@ -149,7 +151,7 @@ def _outcome(
         source = stack.enter_context(
             ModelProcess(point.model.wrapper, sweep.dataset, point.model.path)
         )
-        artifact = compiled(sweep, point, source, done.artifact)
+        artifact = compile_point(sweep, point, source, done.artifact)
         known = journal.read(key)
         if known is not None and _is_of(known, artifact) and not (known.run is None and retry):
             return known
@@ -158,20 +160,22 @@ def _outcome(
             # Compilers may write a different file each time, so an earlier measurement may not be
             # of this one.
             verification = stack.enter_context(
-                source_outputs(source, sweep.verify, sweep.time_limit)
+                record_source_outputs(source, sweep.verify, sweep.time_limit)
             )
         log.info("\nmeasuring the best again: %s", candidate.title)
-        found = measured(sweep, point, artifact, journal.working_path(key), command, verification)
+        found = measure_point(
+            sweep, point, artifact, journal.get_working_path(key), command, verification
+        )
     journal.write(key, candidate.title, found)
     return found
 
 
-def _outcome_elsewhere(
-    candidate: Judged,
+def _remeasure_elsewhere(
+    candidate: EvaluatedPoint,
     journal: Journal,
-    again: Callable[[Done], Outcome],
+    again: Callable[[FinishedPoint], Outcome],
     retry: bool,
-    artifact: Callable[[Done], Artifact | None] | None,
+    artifact: Callable[[FinishedPoint], Artifact | None] | None,
 ) -> Outcome:
     known = journal.read(candidate.done.key)
     made = None if artifact is None else artifact(candidate.done)

@@ -11,30 +11,36 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.analysis.quality_intervals import drawn_metrics, quality_difference
+from nnpipe.analysis.quality_intervals import bootstrap_metrics, compute_quality_difference
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import QualityMetric
-from nnpipe.core.task import task_named
-from nnpipe.measuring.benchmark import chosen_samples
+from nnpipe.core.task import get_task
+from nnpipe.measuring.benchmark import choose_samples
 from nnpipe.measuring.constraints import Figure
-from nnpipe.measuring.doubt import Doubt
-from nnpipe.measuring.quantile_intervals import mean_interval
+from nnpipe.measuring.quantile_intervals import compute_correlated_mean_interval
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.run_figures import (
     BOARD_FIGURES,
     COUNTERS,
-    board_figure,
-    counted_figure,
-    counter_of,
-    energy_figure,
+    compute_count_figure,
+    compute_energy_figure,
+    get_board_figure,
+    get_counter,
 )
 from nnpipe.measuring.series import ROUND_TRIP
-from nnpipe.measuring.statistics import samples_needed
+from nnpipe.measuring.statistics import count_samples_needed
+from nnpipe.measuring.validity_warning import ValidityWarning
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.inputs.quality import Quality, agreement_of, as_figure, comparable, figure_of
+from nnpipe.report.inputs.quality import (
+    Quality,
+    as_figure,
+    compute_agreement,
+    compute_metric_figure,
+    is_comparable,
+)
 from nnpipe.workflows.sweep.file import Sweep
 
 Floats = npt.NDArray[np.float64]
@@ -56,39 +62,39 @@ class Figures:
     def __init__(self, run: Run, reference: Run | None) -> None:
         self.run = run
         self.reference = reference
-        self._candidate = Candidate.of(run)
+        self._candidate = Candidate.from_run(run)
         self._known: dict[tuple[str, float], Figure] = {}
 
     @property
-    def doubts(self) -> tuple[Doubt, ...]:
+    def doubts(self) -> tuple[ValidityWarning, ...]:
         """Reasons to doubt its times."""
         return self._candidate.doubts
 
-    def of(self, metric: Quantity, confidence: float) -> Figure:
+    def get_figure(self, metric: Quantity, confidence: float) -> Figure:
         """Return a metric with an interval of the given confidence."""
         key = metric.name, confidence
         if key not in self._known:
-            self._known[key] = self._found(metric, confidence)
+            self._known[key] = self._compute_figure(metric, confidence)
         return self._known[key]
 
-    def _found(self, metric: Quantity, confidence: float) -> Figure:
+    def _compute_figure(self, metric: Quantity, confidence: float) -> Figure:
         candidate = self._candidate
         if metric.name in COUNTERS:
-            return counted_figure(self.run, metric.name, confidence)
+            return compute_count_figure(self.run, metric.name, confidence)
         if metric.name in BOARD_FIGURES:
-            return board_figure(self.run, metric.name)
+            return get_board_figure(self.run, metric.name)
         if candidate.timed is ROUND_TRIP and (
             metric.percentile is not None or metric.name == "throughput"
         ):
             return Figure.unknown(
-                f"the target counts {counter_of(self.run) or 'something else'} instead of time"
+                f"the target counts {get_counter(self.run) or 'something else'} instead of time"
             )
         if metric.percentile is not None:
-            return _latency(candidate, metric.percentile, confidence)
+            return _compute_latency(candidate, metric.percentile, confidence)
         if metric.name == "throughput":
-            return _throughput(candidate, confidence)
+            return _compute_throughput(candidate, confidence)
         if metric.name == "energy":
-            return energy_figure(self.run, confidence) or Figure.unknown(
+            return compute_energy_figure(self.run, confidence) or Figure.unknown(
                 "name a meter in measure.energy_meter"
             )
         if metric.name in ("load", "memory", "size"):
@@ -99,13 +105,13 @@ class Figures:
             }[metric.name]
             if value is None:
                 return Figure.unknown(
-                    _no_size(self.run) if metric.name == "size" else "not measured"
+                    _explain_missing_size(self.run) if metric.name == "size" else "not measured"
                 )
             return Figure.exactly(value / 1e9 if metric.name == "load" else value)
-        return _quality(self.run, metric, self.reference, confidence)
+        return _compute_quality(self.run, metric, self.reference, confidence)
 
 
-def drawn(candidates: Sequence[Figures], metric: Quantity, count: int, seed: int) -> Floats:
+def sample_metric(candidates: Sequence[Figures], metric: Quantity, count: int, seed: int) -> Floats:
     """Return random values of a metric of all candidates, as if all were measured again.
 
     Test samples are resampled, the same ones for all candidates, so samples that are
@@ -117,9 +123,9 @@ def drawn(candidates: Sequence[Figures], metric: Quantity, count: int, seed: int
     ndarray
         Float64 ``(count, candidates)``; NaN where a metric is unknown.
     """
-    figures = [each.of(metric, 0.95) for each in candidates]
+    figures = [each.get_figure(metric, 0.95) for each in candidates]
     if metric.metric or metric.name == "agreement":
-        return _drawn_quality(candidates, metric, count, seed, figures)
+        return _sample_quality(candidates, metric, count, seed, figures)
     rng = np.random.default_rng((seed, *metric.name.encode()))
     found = np.full((count, len(candidates)), np.nan)
     for column, known in enumerate(figures):
@@ -132,17 +138,17 @@ def drawn(candidates: Sequence[Figures], metric: Quantity, count: int, seed: int
     return found
 
 
-def _no_size(run: Run) -> str:
+def _explain_missing_size(run: Run) -> str:
     if not run.artifact:
         return "the model runs in its own framework"
     return "what was built from its C source is not told; it has no size that compares with files"
 
 
-def _latency(candidate: Candidate, share: float, confidence: float) -> Figure:
+def _compute_latency(candidate: Candidate, share: float, confidence: float) -> Figure:
     if candidate.latency is None:
         return Figure.unknown("no inference was timed")
     calls = len(candidate.latency)
-    needed = samples_needed(share, confidence)
+    needed = count_samples_needed(share, confidence)
     if calls < needed:
         return Figure.unknown(
             f"{calls:,} calls cannot tell it, {needed:,} can: raise measure.measure_seconds"
@@ -155,40 +161,45 @@ def _latency(candidate: Candidate, share: float, confidence: float) -> Figure:
     return Figure(value, found[0] / 1e9, found[1] / 1e9, calls)
 
 
-def _throughput(candidate: Candidate, confidence: float) -> Figure:
+def _compute_throughput(candidate: Candidate, confidence: float) -> Figure:
     """Return the samples per second; the interval follows from that of the mean time of a call."""
     if candidate.throughput is None or candidate.latency is None:
         return Figure.unknown("no inference was timed")
-    found, calls = mean_interval(candidate.times, confidence), len(candidate.latency)
+    found, calls = (
+        compute_correlated_mean_interval(candidate.times, confidence),
+        len(candidate.latency),
+    )
     if found is None or found[0] <= 0:
         return Figure(candidate.throughput, 0.0, math.inf, calls)
     work = candidate.throughput * candidate.latency.mean
     return Figure(candidate.throughput, work / found[1], work / found[0], calls)
 
 
-def _quality(run: Run, metric: Quantity, reference: Run | None, confidence: float) -> Figure:
-    own = Quality.of(run)
+def _compute_quality(
+    run: Run, metric: Quantity, reference: Run | None, confidence: float
+) -> Figure:
+    own = Quality.from_run(run)
     if own is None:
         return Figure.unknown("no predictions were judged")
     if metric.name == "agreement" or metric.compared:
-        other = None if reference is None else Quality.of(reference)
-        if other is None or not comparable(own, other):
+        other = None if reference is None else Quality.from_run(reference)
+        if other is None or not is_comparable(own, other):
             return Figure.unknown(_AS_TRAINED)
         if metric.name == "agreement":
-            return agreement_of(own.task, own.evaluation, other.evaluation, confidence)
+            return compute_agreement(own.task, own.evaluation, other.evaluation, confidence)
     try:
         computed = own.task.metric(metric.metric)
     except KeyError:
         return Figure.unknown(f"the task {own.task.name!r} has no metric {metric.metric!r}")
     if not metric.compared:
-        return figure_of(computed, own.evaluation, confidence)
+        return compute_metric_figure(computed, own.evaluation, confidence)
     assert other is not None
     first, second = (other, own) if computed.less_is_better else (own, other)
-    gap = quality_difference(computed, first.evaluation, second.evaluation, confidence)
+    gap = compute_quality_difference(computed, first.evaluation, second.evaluation, confidence)
     return as_figure(gap, own.evaluation, other.evaluation)
 
 
-def _drawn_quality(
+def _sample_quality(
     candidates: Sequence[Figures],
     metric: Quantity,
     count: int,
@@ -201,9 +212,9 @@ def _drawn_quality(
         return found
     runs = [candidates[i].run for i in known]
     if metric.name == "agreement":
-        own = [_evaluation(run) for run in runs]
-        others = [_evaluation(candidates[i].reference) for i in known]
-        task = task_named(own[0].task)
+        own = [_require_evaluation(run) for run in runs]
+        others = [_require_evaluation(candidates[i].reference) for i in known]
+        task = get_task(own[0].task)
         same = {
             id(one): np.asarray(task.agreement(one, other))
             for one, other in zip(own, others, strict=True)
@@ -217,16 +228,18 @@ def _drawn_quality(
             False,
             values=lambda one: same[id(one)].astype(np.float64),
         )
-        found[:, known] = drawn_metrics(computed, own, count, seed)
+        found[:, known] = bootstrap_metrics(computed, own, count, seed)
         return found
-    computed = task_named(_evaluation(runs[0]).task).metric(metric.metric)
+    computed = get_task(_require_evaluation(runs[0]).task).metric(metric.metric)
     if not metric.compared:
-        found[:, known] = drawn_metrics(computed, [_evaluation(run) for run in runs], count, seed)
+        found[:, known] = bootstrap_metrics(
+            computed, [_require_evaluation(run) for run in runs], count, seed
+        )
         return found
     # Candidates of one model share a reference, whose metric is computed once.
     references = {id(candidates[i].reference): candidates[i].reference for i in known}
     both = [*runs, *references.values()]
-    drawn = drawn_metrics(computed, [_evaluation(run) for run in both], count, seed)
+    drawn = bootstrap_metrics(computed, [_require_evaluation(run) for run in both], count, seed)
     place = {key: len(runs) + number for number, key in enumerate(references)}
     of_reference = drawn[:, [place[id(candidates[i].reference)] for i in known]]
     sign = -1.0 if computed.less_is_better else 1.0
@@ -234,7 +247,7 @@ def _drawn_quality(
     return found
 
 
-def _evaluation(run: Run | None) -> Evaluation:
+def _require_evaluation(run: Run | None) -> Evaluation:
     assert run is not None  # otherwise the figure would be unknown
     assert run.evaluation is not None
     return run.evaluation
@@ -242,7 +255,7 @@ def _evaluation(run: Run | None) -> Evaluation:
 
 def test_samples(sweep: Sweep) -> npt.NDArray[np.int64]:
     """Return the numbers of the test samples that a sweep measures."""
-    return _chosen(sweep.dataset, sweep.points[0].measure.measure_samples)
+    return _select_samples(sweep.dataset, sweep.points[0].measure.measure_samples)
 
 
 def sample_count(sweep: Sweep) -> int:
@@ -258,24 +271,24 @@ def on_samples_of(run: Run, other: Run, sweep: Sweep) -> Run | None:
     """
     if run.evaluation is None or other.evaluation is None:
         return None
-    places = chosen_places(sweep.dataset, len(run.evaluation), len(other.evaluation))
+    places = find_chosen_places(sweep.dataset, len(run.evaluation), len(other.evaluation))
     return (
         None if places is None else replace(run, evaluation=run.evaluation.take(places), series={})
     )
 
 
-def chosen_places(dataset: Dataset, count: int, fewer: int) -> npt.NDArray[np.int64] | None:
+def find_chosen_places(dataset: Dataset, count: int, fewer: int) -> npt.NDArray[np.int64] | None:
     """Return the places of ``fewer`` chosen test samples among ``count``; ``None`` if these do
     not hold all.
     """
-    mine, theirs = _chosen(dataset, count), _chosen(dataset, fewer)
+    mine, theirs = _select_samples(dataset, count), _select_samples(dataset, fewer)
     places = np.minimum(np.searchsorted(mine, theirs), len(mine) - 1)
     return places if np.array_equal(mine[places], theirs) else None
 
 
 @functools.lru_cache(maxsize=16)
-def _chosen(dataset: Dataset, count: int | None) -> npt.NDArray[np.int64]:
-    chosen = chosen_samples(dataset.split("test"), count, dataset.is_stream)
+def _select_samples(dataset: Dataset, count: int | None) -> npt.NDArray[np.int64]:
+    chosen = choose_samples(dataset.split("test"), count, dataset.is_stream)
     if not len(chosen):
         raise ConfigError("the test split is empty")
     return np.asarray(chosen)

@@ -14,33 +14,33 @@ from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.task import Task
 from nnpipe.core.training import TrainingOptions
 from nnpipe.experiment.settings import check_keys
-from nnpipe.measuring.constraints import MetricConstraint, check_consistent, metric_of
-from nnpipe.measuring.doubt import BARRING
+from nnpipe.measuring.constraints import MetricConstraint, check_consistent, get_metric_quantity
 from nnpipe.measuring.measure_options import MeasureOptions
-from nnpipe.measuring.quantities import Quantity, quantity
+from nnpipe.measuring.quantities import Quantity, find_quantity
+from nnpipe.measuring.validity_warning import BARRING
 from nnpipe.workflows.candidates.model_process import LimitOptions
-from nnpipe.workflows.devices.device import USUAL, Device, Fleet, fleet_of, read_devices
+from nnpipe.workflows.devices.device import USUAL, Device, Fleet, parse_fleet, read_devices
 from nnpipe.workflows.devices.device_measuring import PATIENCE
 from nnpipe.workflows.pipeline.entries import (
-    component_of,
+    build_component,
     count_of,
-    made_of,
+    get_section,
     makes_weights,
-    model_of,
-    part_of,
-    seed_of,
-    text_of,
+    parse_component,
+    parse_model,
+    parse_seed,
+    parse_text,
 )
-from nnpipe.workflows.pipeline.file import file_name
+from nnpipe.workflows.pipeline.file import make_file_name
 from nnpipe.workflows.sweep.budget import SweepBudget
-from nnpipe.workflows.sweep.grid import chains_of, list_of, runtimes_of
-from nnpipe.workflows.sweep.points import Model, Point, combined
+from nnpipe.workflows.sweep.grid import iter_chains, iter_runtimes, list_of
+from nnpipe.workflows.sweep.points import Model, Point, build_combinations
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 
 _MOST_NAMES = 5  # in one line
 
 
-def constraints_of(data: Mapping[str, Any]) -> tuple[MetricConstraint, ...]:
+def parse_constraints(data: Mapping[str, Any]) -> tuple[MetricConstraint, ...]:
     """Return the constraints of a sweep file.
 
     Raises
@@ -51,7 +51,7 @@ def constraints_of(data: Mapping[str, Any]) -> tuple[MetricConstraint, ...]:
     found = []
     for i, text in enumerate(list_of(data, "constraints", [])):
         try:
-            found.append(MetricConstraint.parse(text_of(text, f"constraints.{i}")))
+            found.append(MetricConstraint.parse(parse_text(text, f"constraints.{i}")))
         except ConfigError as error:
             place = "" if str(error).startswith("constraints") else f"constraints.{i}: "
             raise ConfigError(f"{place}{error}") from None
@@ -62,10 +62,10 @@ def constraints_of(data: Mapping[str, Any]) -> tuple[MetricConstraint, ...]:
     return tuple(found)
 
 
-def metric_at(name: Any, where: str) -> Quantity:
+def parse_metric(name: Any, where: str) -> Quantity:
     """Return the metric of a name; ``where`` is the setting that the error names."""
     try:
-        return metric_of(text_of(name, where))
+        return get_metric_quantity(parse_text(name, where))
     except ConfigError as error:
         raise ConfigError(
             str(error) if str(error).startswith(where) else f"{where}: {error}"
@@ -84,7 +84,9 @@ def check_sources(metrics: Collection[str], lacking: Collection[str]) -> None:
         Titles of the models that are not measured as trained.
     """
     # These compare a candidate with the model as trained.
-    wanted = sorted(name for name in set(metrics) if name == "agreement" or quantity(name).compared)
+    wanted = sorted(
+        name for name in set(metrics) if name == "agreement" or find_quantity(name).compared
+    )
     if wanted and lacking:
         first = sorted(lacking)[:_MOST_NAMES]
         more = f" and {len(lacking) - len(first):,} more" if len(lacking) > len(first) else ""
@@ -95,7 +97,7 @@ def check_sources(metrics: Collection[str], lacking: Collection[str]) -> None:
         )
 
 
-def accepted_doubts(kinds: Sequence[Any]) -> tuple[str, ...]:
+def parse_accepted_doubts(kinds: Sequence[Any]) -> tuple[str, ...]:
     """Return the kinds of doubt in spite of which a candidate may be chosen.
 
     Raises
@@ -112,7 +114,7 @@ def accepted_doubts(kinds: Sequence[Any]) -> tuple[str, ...]:
     return tuple(kinds)
 
 
-def confidence_of(given: Any) -> float:
+def parse_confidence(given: Any) -> float:
     """Return the confidence level of intervals, from 0.5 to below 1; raise :class:`ConfigError`
     for anything else.
     """
@@ -168,17 +170,18 @@ class Targets:
                 )
             return cls(patience=float(patience))
         words = [
-            text_of(word, f"targets.{place}") for place, word in enumerate(list_of(data, "targets"))
+            parse_text(word, f"targets.{place}")
+            for place, word in enumerate(list_of(data, "targets"))
         ]
-        fleet = _fleet(data.get("devices", str(USUAL)))
-        return cls(fleet.chosen(words), fleet.currency, fleet.leases, float(patience))
+        fleet = _parse_fleet(data.get("devices", str(USUAL)))
+        return cls(fleet.find_devices(words), fleet.currency, fleet.leases, float(patience))
 
 
-def _fleet(given: Any) -> Fleet:
+def _parse_fleet(given: Any) -> Fleet:
     if isinstance(given, str):
         return read_devices(Path(given))
     try:
-        return fleet_of({"devices": given} if isinstance(given, list) else given)
+        return parse_fleet({"devices": given} if isinstance(given, list) else given)
     except NNPipeError as error:
         text = str(error)
         raise type(error)(text if text.startswith("devices") else f"devices.{text}") from None
@@ -219,7 +222,7 @@ _MODEL_KEYS = ("title", "class", "arguments", "path", "training")
 class Sweep:
     """A whole sweep; ``impossible`` has the reason, by title, why a combination is not possible.
 
-    Without ``objectives`` of its own they follow from the task of the data: see :meth:`of_task`.
+    Without ``objectives`` of its own they follow from the task of the data: see :meth:`with_task`.
     With ``trained_competes`` false, models as trained are only there so that losses can be told.
     """
 
@@ -252,7 +255,7 @@ class Sweep:
         own = tuple(each for each in self.points if each.device == device or each.runtime is None)
         return replace(self, points=own, trained_competes=self.trained_competes and device.here)
 
-    def competes(self, point: Point) -> bool:
+    def can_be_chosen(self, point: Point) -> bool:
         """Return whether a point may be chosen; models as trained may be there for comparison
         only.
         """
@@ -268,7 +271,7 @@ class Sweep:
         )
         return tuple({each.name: each for each in wanted}.values())
 
-    def of_task(self, task: Task) -> Sweep:
+    def with_task(self, task: Task) -> Sweep:
         """Return the sweep for data of a task: without objectives of its own it has the task's
         first metric as one.
 
@@ -284,7 +287,9 @@ class Sweep:
                     f"{each.name}: the task of the data, {task.name}, has no metric "
                     f"{each.metric!r}; there are: {', '.join(known)}"
                 )
-        objectives = self.objectives or tuple(map(metric_of, (_FASTEST, task.primary.name, "size")))
+        objectives = self.objectives or tuple(
+            map(get_metric_quantity, (_FASTEST, task.primary.name, "size"))
+        )
         return replace(self, objectives=objectives)
 
     @classmethod
@@ -297,30 +302,35 @@ class Sweep:
             If a setting is wrong; the message names its place in the file.
         """
         data = check_keys(dict(settings), _KEYS, "sweep", ("dataset", "models", "runtimes"))
-        output = Path(text_of(data.get("output", "build/sweep"), "output"))
+        output = Path(parse_text(data.get("output", "build/sweep"), "output"))
         models = tuple(
-            model_entry(entry, f"models.{i}", output)
+            parse_model_entry(entry, f"models.{i}", output)
             for i, entry in enumerate(list_of(data, "models"))
         )
         _check_titles([model.title for model in models])
-        measure = made_of(MeasureOptions, part_of(data, "measure"), "measure")
-        chains = tuple(chains_of(data))
-        runtimes = tuple(runtimes_of(data))
+        measure = build_component(MeasureOptions, get_section(data, "measure"), "measure")
+        chains = tuple(iter_chains(data))
+        runtimes = tuple(iter_runtimes(data))
         sizes = [
             count_of(size, f"batch_sizes.{i}")
             for i, size in enumerate(list_of(data, "batch_sizes", [1]))
         ]
         measures = [replace(measure, inference_batch_size=size) for size in sizes]
         targets = Targets.from_settings(data)
-        points, impossible = combined(
-            models, chains, runtimes, measures, targets.devices, _flag(data, "as_trained", True)
+        points, impossible = build_combinations(
+            models,
+            chains,
+            runtimes,
+            measures,
+            targets.devices,
+            _parse_flag(data, "as_trained", True),
         )
-        constraints = constraints_of(data)
+        constraints = parse_constraints(data)
         named_objectives = [] if data.get("objectives") is None else list_of(data, "objectives")
         objectives = tuple(
-            metric_at(name, f"objectives.{i}") for i, name in enumerate(named_objectives)
+            parse_metric(name, f"objectives.{i}") for i, name in enumerate(named_objectives)
         )
-        choose = metric_at(
+        choose = parse_metric(
             data.get("choose", objectives[0].name if objectives else _FASTEST), "choose"
         )
         judged = {metric.name for metric in (*objectives, choose, *(c.metric for c in constraints))}
@@ -329,13 +339,13 @@ class Sweep:
             {p.model.title for p in points} - {p.model.title for p in points if p.runtime is None},
         )
         return cls(
-            title=text_of(data.get("title", "Sweep"), "title"),
+            title=parse_text(data.get("title", "Sweep"), "title"),
             output=output,
-            dataset=component_of(data["dataset"], Dataset, "dataset"),
+            dataset=parse_component(data["dataset"], Dataset, "dataset"),
             calibration_samples=count_of(
                 data.get("calibration_samples", 128), "calibration_samples"
             ),
-            verify=made_of(VerifyOptions, part_of(data, "verify"), "verify"),
+            verify=build_component(VerifyOptions, get_section(data, "verify"), "verify"),
             models=models,
             points=points,
             impossible=impossible,
@@ -343,10 +353,10 @@ class Sweep:
             objectives=objectives,
             choose=choose,
             confirmations=count_of(data.get("confirmations", CONFIRMATIONS), "confirmations"),
-            accept_doubts=accepted_doubts(list_of(data, "accept_doubts", [])),
-            confidence=confidence_of(data.get("confidence", 0.95)),
-            seed=seed_of(data.get("seed", 0)),
-            time_limit=made_of(
+            accept_doubts=parse_accepted_doubts(list_of(data, "accept_doubts", [])),
+            confidence=parse_confidence(data.get("confidence", 0.95)),
+            seed=parse_seed(data.get("seed", 0)),
+            time_limit=build_component(
                 LimitOptions, {k: data[k] for k in ("time_limit",) if k in data}, "sweep"
             ).time_limit,
             budget=None if data.get("budget") is None else SweepBudget.parse(data["budget"]),
@@ -354,18 +364,22 @@ class Sweep:
         )
 
 
-def model_entry(entry: Any, where: str, output: Path) -> Model:
+def parse_model_entry(entry: Any, where: str, output: Path) -> Model:
     """Return the model of an entry; what is trained is written into ``output``."""
     data = check_keys(entry, _MODEL_KEYS, where, ("class",))
-    name = text_of(data["class"], where).rpartition(".")[2]
-    title = text_of(data.get("title", name), f"{where}.title")
-    wrapper, path = model_of(data, output / "trained" / file_name(title), where)
+    name = parse_text(data["class"], where).rpartition(".")[2]
+    title = parse_text(data.get("title", name), f"{where}.title")
+    wrapper, path = parse_model(data, output / "trained" / make_file_name(title), where)
     training = data.get("training")
-    options = None if training is None else made_of(TrainingOptions, training, f"{where}.training")
+    options = (
+        None
+        if training is None
+        else build_component(TrainingOptions, training, f"{where}.training")
+    )
     return Model(title, wrapper, path, options, makes_weights(wrapper, data))
 
 
-def _flag(data: Mapping[str, Any], key: str, default: bool) -> bool:
+def _parse_flag(data: Mapping[str, Any], key: str, default: bool) -> bool:
     found = data.get(key, default)
     if not isinstance(found, bool):
         raise ConfigError(f"{key}: expected true or false, found {found!r}")

@@ -8,30 +8,36 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from nnpipe.core.arguments import arguments_of
+from nnpipe.core.arguments import list_arguments
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.runtime import Runtime
 from nnpipe.experiment.settings import check_keys
-from nnpipe.workflows.pipeline.entries import class_of, component_of, count_of, made_of, part_of
+from nnpipe.workflows.pipeline.entries import (
+    build_component,
+    count_of,
+    get_section,
+    parse_class,
+    parse_component,
+)
 
 C = TypeVar("C", bound=Component)
 
 
-def chains_of(data: Mapping[str, Any]) -> Iterator[tuple[ModelCompiler, ...]]:
+def iter_chains(data: Mapping[str, Any]) -> Iterator[tuple[ModelCompiler, ...]]:
     """Yield every chain of compilers, with all variants of each entry."""
     for i, entry in enumerate(list_of(data, "compilers", [[]])):
         stages = entry if isinstance(entry, list) else [entry]
         yield from itertools.product(
             *(
-                _variants(stage, ModelCompiler, f"compilers.{i}.{j}")
+                _build_variants(stage, ModelCompiler, f"compilers.{i}.{j}")
                 for j, stage in enumerate(stages)
             )
         )
 
 
-def runtimes_of(data: Mapping[str, Any]) -> Iterator[Runtime]:
+def iter_runtimes(data: Mapping[str, Any]) -> Iterator[Runtime]:
     """Yield every runtime, with all variants of each entry, and each number of threads if it has
     this argument.
     """
@@ -39,28 +45,28 @@ def runtimes_of(data: Mapping[str, Any]) -> Iterator[Runtime]:
     if threads is not None:
         threads = [count_of(n, f"threads.{i}") for i, n in enumerate(list_of(data, "threads"))]
     for i, entry in enumerate(list_of(data, "runtimes")):
-        for runtime in _variants(entry, Runtime, f"runtimes.{i}"):
+        for runtime in _build_variants(entry, Runtime, f"runtimes.{i}"):
             takes_threads = any(
-                declared.name == "num_threads" for declared in arguments_of(type(runtime))
+                declared.name == "num_threads" for declared in list_arguments(type(runtime))
             )
-            if threads is None or not takes_threads or _gives_threads(entry):
+            if threads is None or not takes_threads or _has_threads(entry):
                 yield runtime
             else:
                 yield from (replace(runtime, num_threads=count) for count in threads)  # type: ignore[call-arg]
 
 
-def _gives_threads(entry: Any) -> bool:
+def _has_threads(entry: Any) -> bool:
     return isinstance(entry, dict) and any(
         "num_threads" in (entry.get(key) or {}) for key in ("arguments", "vary")
     )
 
 
-def _variants(entry: Any, base: type[C], where: str) -> list[C]:
+def _build_variants(entry: Any, base: type[C], where: str) -> list[C]:
     """Return a component for each combination of the values under ``vary``."""
     if isinstance(entry, str):
         entry = {"class": entry}
     data = dict(check_keys(entry, ("class", "arguments", "vary"), where, ("class",)))
-    varied = part_of(data, "vary")
+    varied = get_section(data, "vary")
     data.pop("vary", None)
     if not isinstance(varied, dict) or not all(
         isinstance(values, list) and values for values in varied.values()
@@ -68,36 +74,39 @@ def _variants(entry: Any, base: type[C], where: str) -> list[C]:
         raise ConfigError(
             f"{where}.vary: expected lists of values by argument, such as {{num_threads: [1, 2]}}"
         )
-    given = part_of(data, "arguments")
+    given = get_section(data, "arguments")
     if not isinstance(given, dict) or not varied:
-        return [component_of(data, base, where)]
+        return [parse_component(data, base, where)]
     twice = sorted(set(varied) & set(given))
     if twice:
         raise ConfigError(f"{where}: {', '.join(twice)} stands both under arguments and under vary")
-    cls = class_of(data, base, where)
+    cls = parse_class(data, base, where)
     return [
-        made_of(cls, {**given, **dict(zip(varied, values, strict=True))}, where)
+        build_component(cls, {**given, **dict(zip(varied, values, strict=True))}, where)
         for values in itertools.product(*varied.values())
     ]
 
 
 @functools.lru_cache(maxsize=4096)
-def named(component: Component) -> str:
+def describe_component(component: Component) -> str:
     """Return a component's class, with the arguments that differ from their defaults, as text."""
     unusual = []
-    for declared in arguments_of(type(component)):
+    for declared in list_arguments(type(component)):
         value = component.to_json()[declared.name]
         if (
             declared.required
-            or value != type(component).from_json(_required(component)).to_json()[declared.name]
+            or value
+            != type(component)
+            .from_json(_get_required_arguments(component))
+            .to_json()[declared.name]
         ):
             unusual.append(f"{declared.name}={value}")
     return type(component).__name__ + (f"({', '.join(unusual)})" if unusual else "")
 
 
-def _required(component: Component) -> dict[str, Any]:
+def _get_required_arguments(component: Component) -> dict[str, Any]:
     given = component.to_json()
-    return {a.name: given[a.name] for a in arguments_of(type(component)) if a.required}
+    return {a.name: given[a.name] for a in list_arguments(type(component)) if a.required}
 
 
 def list_of(data: Mapping[str, Any], key: str, default: list[Any] | None = None) -> list[Any]:

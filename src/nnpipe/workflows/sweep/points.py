@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nnpipe.core.batching import all_for_batch, for_batch
+from nnpipe.core.batching import set_batch_size, set_batch_sizes
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency
@@ -22,8 +22,8 @@ from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.workflows.candidates.deployment import Deployment
 from nnpipe.workflows.candidates.stages import check_plan
 from nnpipe.workflows.devices.device import Device
-from nnpipe.workflows.journal import digest_of
-from nnpipe.workflows.sweep.grid import named
+from nnpipe.workflows.journal import compute_digest
+from nnpipe.workflows.sweep.grid import describe_component
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 
 _MOST_POINTS = 100_000
@@ -80,9 +80,9 @@ class Point:
         )
         if not place and self.deployment:
             place = {"deployment": self.deployment.to_json()}
-        return digest_of(
+        return compute_digest(
             {
-                **self.made_from(weights, dataset, calibration_samples),
+                **self.describe_inputs(weights, dataset, calibration_samples),
                 "runtime": self.runtime.describe() if self.runtime else None,
                 "measure": self.measure.to_json(),
                 "verify": verify.to_json(),
@@ -90,7 +90,9 @@ class Point:
             }
         )
 
-    def made_from(self, weights: str, dataset: Dataset, calibration_samples: int) -> dict[str, Any]:
+    def describe_inputs(
+        self, weights: str, dataset: Dataset, calibration_samples: int
+    ) -> dict[str, Any]:
         """Return everything on which the compiled model depends."""
         return {
             "model": self.model.wrapper.describe(),
@@ -102,7 +104,7 @@ class Point:
         }
 
 
-def combined(
+def build_combinations(
     models: Sequence[Model],
     chains: Sequence[tuple[ModelCompiler, ...]],
     runtimes: Sequence[Runtime],
@@ -151,12 +153,12 @@ def combined(
         remote = device is not None and not device.here
         classes = (type(model.wrapper), remote, *((type(part), part.tools()) for part in parts))
         if classes not in found:
-            found[classes] = _way(model, chain, runtime, remote)
+            found[classes] = _find_plan(model, chain, runtime, remote)
         way, reason = found[classes]
         if device is not None and runtime is not None:
-            reason = device.refusal(type(runtime)) or reason
+            reason = device.explain_refusal(type(runtime)) or reason
         for measure in measures:
-            point = _point(model, chain, runtime, way, measure, device)
+            point = _build_point(model, chain, runtime, way, measure, device)
             if reason:
                 impossible[point.title] = reason
             else:
@@ -181,7 +183,7 @@ def _on_device(runtime: Runtime, device: Device | None) -> Runtime:
         return runtime
 
 
-def _way(
+def _find_plan(
     model: Model, chain: Sequence[ModelCompiler], runtime: Runtime | None, remote: bool
 ) -> tuple[Plan | None, str]:
     """Return the formats from a model to a runtime, or else the reason why there are none."""
@@ -198,7 +200,7 @@ def _way(
     return None, ""
 
 
-def _point(
+def _build_point(
     model: Model,
     chain: Sequence[ModelCompiler],
     runtime: Runtime | None,
@@ -208,13 +210,19 @@ def _point(
 ) -> Point:
     """Return a point, whose compilers and runtime are set to the batch size."""
     size = measure.inference_batch_size
-    parts = [model.title, *map(named, chain), "as trained" if runtime is None else named(runtime)]
+    parts = [
+        model.title,
+        *map(describe_component, chain),
+        "as trained" if runtime is None else describe_component(runtime),
+    ]
     if size != 1:
         parts.append(f"batch {size}")
-    fitted = None if runtime is None else for_batch(runtime, size)
-    deployment = None if runtime is None or device is None else device.deployment(type(runtime))
+    fitted = None if runtime is None else set_batch_size(runtime, size)
+    deployment = None if runtime is None or device is None else device.get_deployment(type(runtime))
     title = ("" if runtime is None else _on(device)) + " · ".join(parts)
-    return Point(title, model, all_for_batch(chain, size), fitted, way, measure, deployment, device)
+    return Point(
+        title, model, set_batch_sizes(chain, size), fitted, way, measure, deployment, device
+    )
 
 
 def _on(device: Device | None) -> str:

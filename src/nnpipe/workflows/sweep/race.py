@@ -17,29 +17,29 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nnpipe.analysis.quality_intervals import quality_difference
-from nnpipe.core.task import task_named
-from nnpipe.measuring.constraints import Figure, MetricConstraint, metric_of
+from nnpipe.analysis.quality_intervals import compute_quality_difference
+from nnpipe.core.task import get_task
+from nnpipe.measuring.constraints import Figure, MetricConstraint, get_metric_quantity
 from nnpipe.measuring.quantities import Quantity
-from nnpipe.measuring.racing import SHARES, Racer, front_places, leaders, open_for_choice
+from nnpipe.measuring.racing import SHARES, Racer, find_front_places, find_leaders, open_for_choice
 from nnpipe.measuring.run import Run
-from nnpipe.measuring.statistics import samples_needed
-from nnpipe.report.inputs.quality import Quality, comparable
-from nnpipe.report.quantity_text import ranged
+from nnpipe.measuring.statistics import count_samples_needed
+from nnpipe.report.inputs.quality import Quality, is_comparable
+from nnpipe.report.quantity_text import format_figure
 from nnpipe.workflows.journal import Outcome
-from nnpipe.workflows.sweep.budget import MeasuringTime, Spent
+from nnpipe.workflows.sweep.budget import BudgetUse, MeasuringTime
 from nnpipe.workflows.sweep.estimates import Figures, on_samples_of, sample_count
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.points import Point
-from nnpipe.workflows.sweep.run import Done
+from nnpipe.workflows.sweep.run import FinishedPoint
 from nnpipe.workflows.sweep.select import (
     Claim,
-    barring,
-    claims_of,
-    level_of,
-    race_level,
+    build_claims,
+    compute_confidence_level,
+    compute_race_level,
+    filter_barring_doubts,
+    format_barring_doubts,
     tell,
-    told_barred,
 )
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 
@@ -84,35 +84,35 @@ class RaceStanding:
     @functools.cached_property
     def time(self) -> MeasuringTime:
         """What the latest measurement took."""
-        return MeasuringTime.of(self.run)
+        return MeasuringTime.from_run(self.run)
 
     @functools.cached_property
     def racer(self) -> Racer:
         """What decides about it."""
-        found = self.bounds(self.sweep.choose)
-        value, low, high = (_unknown_is_worst(end) for end in (found.value, found.low, found.high))
+        found = self.compute_bounds(self.sweep.choose)
+        value, low, high = (_replace_unknown(end) for end in (found.value, found.low, found.high))
         return Racer(self.stage, not self.reason, self._unmet, value, low, high)
 
     @functools.cached_property
     def reason(self) -> str:
         """Why it can no longer be chosen, whatever the others are; empty if it can."""
-        if not self.sweep.competes(self.point):
+        if not self.sweep.can_be_chosen(self.point):
             return "it is only there for comparison"
         if self.complete:
-            barred = barring(self.sweep, self.figures.doubts)
+            barred = filter_barring_doubts(self.sweep, self.figures.doubts)
             if barred:
-                return told_barred(barred)
+                return format_barring_doubts(barred)
             return "; ".join(
-                tell(claim) for claim in claims_of(self.sweep, self.figures) if not claim.holds
+                tell(claim) for claim in build_claims(self.sweep, self.figures) if not claim.holds
             )
-        return "; ".join(self._failing())
+        return "; ".join(self._find_failures())
 
-    def bounds(self, metric: Quantity) -> Figure:
+    def compute_bounds(self, metric: Quantity) -> Figure:
         """Return what the full measurement may still find of a metric: less is better in all
         that is returned.
         """
         if metric.name not in self._bounds:
-            found = self._bounded(metric)
+            found = self._compute_interval(metric)
             if not metric.less_is_better:
                 found = replace(found, value=None if found.value is None else -found.value)
                 found = replace(found, low=-found.high, high=-found.low)
@@ -121,9 +121,9 @@ class RaceStanding:
 
     def is_known(self, metric: Quantity) -> bool:
         """Return whether the full measurement can find no other value."""
-        return metric.name in _ONE_VALUE or (_of_quality(metric) and self.judged_all)
+        return metric.name in _ONE_VALUE or (_is_quality_metric(metric) and self.judged_all)
 
-    def behind(self, leader: RaceStanding) -> bool:
+    def is_dominated_by(self, leader: RaceStanding) -> bool:
         """Return whether it is surely worse than a candidate that was measured in full and
         qualifies.
         """
@@ -136,7 +136,7 @@ class RaceStanding:
             )
         if self.racer.low > leader.racer.high:
             return True
-        low = self._difference(leader)
+        low = self._compute_difference(leader)
         return low is not None and low > 0
 
     @functools.cached_property
@@ -168,16 +168,16 @@ class RaceStanding:
     @property
     def _unmet(self) -> int:
         """The number of constraints that the full measurement will probably not prove."""
-        values = ((each, self._expected(each.metric)) for each in self._constraints)
+        values = ((each, self._predict_figure(each.metric)) for each in self._constraints)
         return sum(
-            known.value is not None and each.judge(known) is not True for each, known in values
+            known.value is not None and each.evaluate(known) is not True for each, known in values
         )
 
-    def _expected(self, metric: Quantity) -> Figure:
+    def _predict_figure(self, metric: Quantity) -> Figure:
         """Return what the full measurement will probably find of a metric: the same value, told
         more exactly.
         """
-        known = self.figures.of(metric, level_of(self.sweep))
+        known = self.figures.get_figure(metric, compute_confidence_level(self.sweep))
         if known.value is None or self.is_known(metric):
             return known
         if not (math.isfinite(known.low) and math.isfinite(known.high)):
@@ -192,17 +192,21 @@ class RaceStanding:
     def _constraints(self) -> tuple[MetricConstraint, ...]:
         return self.sweep.constraints
 
-    def _level(self, metric: Quantity) -> float:
-        return level_of(self.sweep) if self.is_known(metric) else race_level(self.sweep)
+    def _choose_level(self, metric: Quantity) -> float:
+        return (
+            compute_confidence_level(self.sweep)
+            if self.is_known(metric)
+            else compute_race_level(self.sweep)
+        )
 
-    def _failing(self) -> Iterator[str]:
+    def _find_failures(self) -> Iterator[str]:
         for each in self._constraints:
-            known = self.figures.of(each.metric, self._level(each.metric))
-            claim = Claim(each, known, each.judge(known))
+            known = self.figures.get_figure(each.metric, self._choose_level(each.metric))
+            claim = Claim(each, known, each.evaluate(known))
             # A full measurement of what is known would come to the same verdict, "cannot be told"
             # included.
-            if (self.is_known(each.metric) and not claim.holds) or each.judge(
-                self._bounded(each.metric)
+            if (self.is_known(each.metric) and not claim.holds) or each.evaluate(
+                self._compute_interval(each.metric)
             ) is False:
                 yield tell(
                     replace(claim, holds=False)
@@ -210,8 +214,8 @@ class RaceStanding:
                     else claim
                 )
 
-    def _bounded(self, metric: Quantity) -> Figure:
-        known = self.figures.of(metric, self._level(metric))
+    def _compute_interval(self, metric: Quantity) -> Figure:
+        known = self.figures.get_figure(metric, self._choose_level(metric))
         if self.is_known(metric):
             return (
                 known if known.value is None else replace(known, low=known.value, high=known.value)
@@ -227,7 +231,9 @@ class RaceStanding:
             and metric.percentile >= 0.5
             and not math.isfinite(known.low)
         ):
-            median = self.figures.of(metric_of("latency_median"), race_level(self.sweep))
+            median = self.figures.get_figure(
+                get_metric_quantity("latency_median"), compute_race_level(self.sweep)
+            )
             known = replace(
                 known,
                 value=known.value or median.value,
@@ -238,9 +244,9 @@ class RaceStanding:
             known = replace(
                 known, low=known.low / (1 + BETWEEN_STARTS), high=known.high * (1 + BETWEEN_STARTS)
             )
-        return known if self.stage else self._in_larger_batches(metric, known)
+        return known if self.stage else self._extrapolate_to_batch(metric, known)
 
-    def _in_larger_batches(self, metric: Quantity, known: Figure) -> Figure:
+    def _extrapolate_to_batch(self, metric: Quantity, known: Figure) -> Figure:
         """Return the bounds of a metric from those in smaller batches: a call takes no less time
         with more samples.
         """
@@ -260,11 +266,11 @@ class RaceStanding:
         calls = () if inference is None else inference["latency_ns"]
         return (
             float(np.min(calls)) / 1e9
-            if len(calls) >= samples_needed(0.5, race_level(self.sweep))
+            if len(calls) >= count_samples_needed(0.5, compute_race_level(self.sweep))
             else -math.inf
         )
 
-    def _difference(self, leader: RaceStanding) -> float | None:
+    def _compute_difference(self, leader: RaceStanding) -> float | None:
         """Return by how much it is worse at least in the quality to choose by, on the samples of
         both, if known.
         """
@@ -273,23 +279,23 @@ class RaceStanding:
         if not metric.metric or not alike:
             return None
         mine, theirs = (
-            Quality.of(self.run),
-            Quality.of(on_samples_of(leader.run, self.run, self.sweep) or leader.run),
+            Quality.from_run(self.run),
+            Quality.from_run(on_samples_of(leader.run, self.run, self.sweep) or leader.run),
         )
-        if mine is None or theirs is None or not comparable(mine, theirs):
+        if mine is None or theirs is None or not is_comparable(mine, theirs):
             return None
-        computed = task_named(mine.evaluation.task).metric(metric.metric)
-        gap = quality_difference(
-            computed, mine.evaluation, theirs.evaluation, race_level(self.sweep)
+        computed = get_task(mine.evaluation.task).metric(metric.metric)
+        gap = compute_quality_difference(
+            computed, mine.evaluation, theirs.evaluation, compute_race_level(self.sweep)
         )
         return -gap.high if computed.less_is_better else gap.low
 
 
-def _of_quality(metric: Quantity) -> bool:
+def _is_quality_metric(metric: Quantity) -> bool:
     return bool(metric.metric) or metric.name == "agreement"
 
 
-def _unknown_is_worst(value: float | None) -> float:
+def _replace_unknown(value: float | None) -> float:
     return math.inf if value is None else value
 
 
@@ -299,10 +305,10 @@ _LEAST_SAMPLES = 16  # fewer tell nothing about quality, and cost next to nothin
 ENDED = "the budget ended before it was measured in full"
 """The reason why a candidate was stopped that might have been chosen."""
 
-Measure = Callable[[Point, VerifyOptions], Done]
+Measure = Callable[[Point, VerifyOptions], FinishedPoint]
 
 
-class Race:
+class SuccessiveHalving:
     """Measures the points of a sweep in stages, until the choice and the front are settled or the
     budget is spent.
 
@@ -324,30 +330,30 @@ class Race:
         self._sweep, self._measure, self._budget, self._first = sweep, measure, sweep.budget, first
         self._samples = sample_count(sweep)
         self._spent = 0.0
-        self._done: dict[str, Done] = {}
+        self._done: dict[str, FinishedPoint] = {}
         self._standings: dict[str, RaceStanding] = {}
         self._references: dict[str, Run] = {}
         self._cut: set[str] = set()  # candidates that the end of the budget left undecided
 
     @property
-    def spent(self) -> Spent:
+    def spent(self) -> BudgetUse:
         """What it took, and what it saved."""
         standings = self._standings.values()
         whole = sum(each.complete for each in standings)
-        return Spent(self._budget.text, self._spent, self._full_seconds, whole, len(standings))
+        return BudgetUse(self._budget.text, self._spent, self._full_seconds, whole, len(standings))
 
     @property
     def _full_seconds(self) -> float:
-        return sum(self._cost(each, 1.0) for each in self._standings.values())
+        return sum(self._predict_cost(each, 1.0) for each in self._standings.values())
 
-    def run(self) -> tuple[Done, ...]:
+    def run(self) -> tuple[FinishedPoint, ...]:
         """Measure, and return all points in the order of the file, with the reason why each was
         stopped.
         """
         self._begin()
         self._settle_choice()
         self._settle_front()
-        return tuple(self._told(point) for point in self._sweep.points)
+        return tuple(self._add_stop_reason(point) for point in self._sweep.points)
 
     def _begin(self) -> None:
         """Measure the models that losses are told against in full, and others in the first
@@ -362,7 +368,7 @@ class Race:
                 metric.compared or metric.name == "agreement" for metric in self._sweep.metrics
             ):
                 first = min(sources, key=lambda point: point.measure.inference_batch_size)
-                self._advance(first, len(SHARES))
+                self._measure_stage(first, len(SHARES))
                 run = self._done[first.title].outcome.run
                 if run is not None:
                     self._references[title] = run
@@ -374,38 +380,40 @@ class Race:
                             self._standings[point.title] = RaceStanding(
                                 self._sweep, point, run, run, 0, True
                             )
-                            self._done[point.title] = Done(
+                            self._done[point.title] = FinishedPoint(
                                 point, point.title, Outcome(None), None, share=0.0
                             )
             waiting = [point for point in points if point.title not in self._done]
             random.Random(f"{self._sweep.seed} {title}").shuffle(waiting)
             for point in waiting:
-                self._advance(point, self._first)
+                self._measure_stage(point, self._first)
 
     def _settle_choice(self) -> None:
         while True:
             standings = list(self._standings.values())
             racers = [each.racer for each in standings]
-            best = [standings[place] for place in leaders(racers)]
-            order = open_for_choice(racers, [any(map(each.behind, best)) for each in standings])
+            best = [standings[place] for place in find_leaders(racers)]
+            order = open_for_choice(
+                racers, [any(map(each.is_dominated_by, best)) for each in standings]
+            )
             if not order:
                 return
             following = standings[order[0]]
             stage = following.stage + 1
-            if best and not self._affords(following):
+            if best and not self._can_afford(following):
                 self._cut = {standings[place].point.title for place in order}
                 return
             # Without any candidate in full there is nothing to choose, so that one is measured in
             # any case.
-            if not best and not self._affords(following, *{stage, len(SHARES)}):
+            if not best and not self._can_afford(following, *{stage, len(SHARES)}):
                 stage = len(SHARES)
-            self._advance(following.point, stage)
+            self._measure_stage(following.point, stage)
 
     def _settle_front(self) -> None:
         objectives = self._sweep.objectives
         while True:
             standings = list(self._standings.values())
-            bounds = [[each.bounds(metric) for metric in objectives] for each in standings]
+            bounds = [[each.compute_bounds(metric) for metric in objectives] for each in standings]
             low, high = (
                 np.array([[getattr(known, end) for known in row] for row in bounds]).reshape(
                     len(bounds), -1
@@ -423,43 +431,46 @@ class Race:
                     for metric in objectives
                 ]
             )
-            dominated, surely = front_places(low, high, numbers, shared)
+            dominated, surely = find_front_places(low, high, numbers, shared)
             undecided = [
                 each
                 for each, out, sure in zip(standings, dominated, surely, strict=True)
                 if not (out or sure or each.complete or each.reason)
             ]
             undecided.sort(key=lambda each: (each.stage, each.racer.low, each.point.title))
-            following = next(filter(self._affords, undecided), None)
+            following = next(filter(self._can_afford, undecided), None)
             if following is None:
                 self._cut |= {each.point.title for each in undecided}
                 return
-            self._advance(following.point, following.stage + 1)
+            self._measure_stage(following.point, following.stage + 1)
 
-    def _affords(self, standing: RaceStanding, *stages: int) -> bool:
+    def _can_afford(self, standing: RaceStanding, *stages: int) -> bool:
         """Return whether stages of a candidate, by default the next one, fit into the rest of
         the budget.
         """
         costs = (
-            self._cost(standing, SHARES[stage - 1]) for stage in stages or (standing.stage + 1,)
+            self._predict_cost(standing, SHARES[stage - 1])
+            for stage in stages or (standing.stage + 1,)
         )
         full = sum(
-            self._cost(each, 1.0, each.time if each.complete else each.time.at_least())
+            self._predict_cost(
+                each, 1.0, each.time if each.complete else each.time.to_lower_bound()
+            )
             for each in self._standings.values()
         )
         return self._spent + sum(costs) <= self._budget.limit(full)
 
-    def _cost(
+    def _predict_cost(
         self, standing: RaceStanding, share: float, time: MeasuringTime | None = None
     ) -> float:
         point = standing.point
-        staged = point if share >= 1 else staged_point(point, share, self._samples)
+        staged = point if share >= 1 else make_staged_point(point, share, self._samples)
         samples = min(staged.measure.measure_samples or self._samples, self._samples)
         return (time or standing.time).estimate(
             samples, staged.measure.measure_seconds, point.measure.inference_batch_size
         )
 
-    def _advance(self, point: Point, stage: int) -> None:
+    def _measure_stage(self, point: Point, stage: int) -> None:
         """Measure a candidate in a stage."""
         share = SHARES[stage - 1]
         full = share >= 1
@@ -467,7 +478,7 @@ class Race:
             staged, verify = point, self._sweep.verify
         else:
             staged, verify = (
-                staged_point(point, share, self._samples),
+                make_staged_point(point, share, self._samples),
                 replace(self._sweep.verify, verify_samples=0),
             )
         log.info("\n[%g %% of %s]", 100 * share, point.title)
@@ -475,7 +486,7 @@ class Race:
         run = found.outcome.run
         reference = self._references.get(point.model.title)
         if run is not None:
-            self._spent += MeasuringTime.of(run).seconds
+            self._spent += MeasuringTime.from_run(run).seconds
             if reference is not None and not full:
                 reference = on_samples_of(reference, run, self._sweep)
             judged_all = run.evaluation is not None and len(run.evaluation) >= self._samples
@@ -488,12 +499,12 @@ class Race:
             found, point=point, share=share, reference=None if full else reference
         )
 
-    def _told(self, point: Point) -> Done:
+    def _add_stop_reason(self, point: Point) -> FinishedPoint:
         done = self._done[point.title]
         standing = self._standings.get(point.title)
         if standing is None or standing.complete:
             return done
-        reason = self._why(standing)
+        reason = self._explain_stop(standing)
         if not standing.stage:
             size = standing.measured_batch
             return replace(
@@ -503,17 +514,18 @@ class Race:
             )
         return replace(done, stopped=reason)
 
-    def _why(self, standing: RaceStanding) -> str:
+    def _explain_stop(self, standing: RaceStanding) -> str:
         """Return why a candidate was not measured in full."""
         if standing.reason:
             return standing.reason
         racers = list(self._standings.values())
-        best = [racers[place] for place in leaders([each.racer for each in racers])]
-        ahead = next(filter(standing.behind, best), None)
+        best = [racers[place] for place in find_leaders([each.racer for each in racers])]
+        ahead = next(filter(standing.is_dominated_by, best), None)
         if ahead is not None:
-            metric, level = self._sweep.choose, race_level(self._sweep)
+            metric, level = self._sweep.choose, compute_race_level(self._sweep)
             mine, theirs = (
-                ranged(metric, each.figures.of(metric, level)) for each in (standing, ahead)
+                format_figure(metric, each.figures.get_figure(metric, level))
+                for each in (standing, ahead)
             )
             reason = f"worse than {ahead.point.title} in {metric.title}: {mine}, and {theirs}"
             return (
@@ -524,7 +536,7 @@ class Race:
         return ENDED
 
 
-def staged_point(point: Point, share: float, count: int) -> Point:
+def make_staged_point(point: Point, share: float, count: int) -> Point:
     """Return a point of which only a share is measured: speed and quality, but neither pace nor
     energy.
 

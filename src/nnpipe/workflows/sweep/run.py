@@ -15,19 +15,19 @@ from pathlib import Path
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.closing import Closing
 from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
-from nnpipe.core.files import sha256_of
+from nnpipe.core.files import compute_sha256
 from nnpipe.measuring.run import Run
-from nnpipe.workflows.candidates.measure import Verification, measure_apart, source_outputs
+from nnpipe.workflows.candidates.measure import Verification, measure_apart, record_source_outputs
 from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
-from nnpipe.workflows.candidates.stages import suffix, train_once
+from nnpipe.workflows.candidates.stages import get_file_suffix, train_once
 from nnpipe.workflows.isolation.subprocess_worker import Worker
-from nnpipe.workflows.journal import Journal, Outcome, digest_of, said
-from nnpipe.workflows.pipeline.file import file_name
+from nnpipe.workflows.journal import Journal, Outcome, compute_digest, get_error_message
+from nnpipe.workflows.pipeline.file import make_file_name
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.points import Model, Point
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
-from nnpipe.workflows.workers.machine_turns import MachineTurns, turn
+from nnpipe.workflows.workers.machine_turns import MachineTurns, acquire_turn
 
 log = logging.getLogger("nnpipe")
 
@@ -40,7 +40,7 @@ compare it with.
 
 
 @dataclass(frozen=True)
-class Done:
+class FinishedPoint:
     """A point with its outcome, and the name of its files.
 
     Parameters
@@ -80,8 +80,8 @@ class PointMeasurer(Closing):
         When this process may compile and measure here, if others work on this machine, too.  What
         is compiled already, and what is measured on another device, waits for nobody.
     measure
-        Measures a compiled point, by default :func:`measured`.  If it raises an error, nothing is
-        recorded.
+        Measures a compiled point, by default :func:`measure_point`.  If it raises an error, nothing
+        is recorded.
     shared
         Whether several threads use it, each for a device of its own: it keeps what belongs to a
         model until :meth:`release`, and compiles one model at a time.
@@ -115,10 +115,10 @@ class PointMeasurer(Closing):
                 )
         self._sweep, self._command, self._retrain, self._retry = sweep, command, retrain, retry
         self._turns, self._only_known = turns, only_known
-        self._measure, self._shared = measure or measured, shared
+        self._measure, self._shared = measure or measure_point, shared
         self._journal = Journal(sweep.output / "results")
         self._weights: dict[str, str] = {}
-        self._done: dict[str, Done] = {}
+        self._done: dict[str, FinishedPoint] = {}
         self._opened = ""
         self._source: ModelProcess | None = None
         self._outputs: dict[str, tuple[ExitStack, Verification | None]] = {}
@@ -133,9 +133,9 @@ class PointMeasurer(Closing):
     def train(self) -> None:
         """Train the models of all points, if needed."""
         for model in {point.model.title: point.model for point in self.points}.values():
-            self._weights_of(model)
+            self._get_weights_hash(model)
 
-    def known(self, point: Point, verify: VerifyOptions) -> Done | None:
+    def find_finished(self, point: Point, verify: VerifyOptions) -> FinishedPoint | None:
         """Return a point that has been done; ``None`` if it has not, or failed and is to be
         tried again.
         """
@@ -145,32 +145,32 @@ class PointMeasurer(Closing):
             if outcome is None:
                 return None
             if outcome.run is None and self._retry:
-                self._journal.forget_failure(key)
+                self._journal.remove_failure(key)
                 return None
-            self._done[key] = Done(point, key, outcome, self.artifact_path(point))
+            self._done[key] = FinishedPoint(point, key, outcome, self.get_artifact_path(point))
         return self._done[key]
 
-    def done(self, point: Point, verify: VerifyOptions) -> Done:
+    def run_point(self, point: Point, verify: VerifyOptions) -> FinishedPoint:
         """Carry out a point unless that has been done, and return it."""
-        if (known := self.known(point, verify)) is not None:
+        if (known := self.find_finished(point, verify)) is not None:
             return known
         if self._only_known:
             raise ConfigError(
                 f"{point.title}: what was measured on another machine did not come from there"
             )
         key = self.key(point, verify)
-        outcome = self._carried_out(point, verify, self._journal.working_path(key))
+        outcome = self._measure_point(point, verify, self._journal.get_working_path(key))
         if self._closed:  # by another thread, which has ended the processes
             raise NNPipeError(f"{point.title}: the sweep was stopped")
         self._journal.write(key, point.title, outcome)
-        self._done[key] = Done(point, key, outcome, self.artifact_path(point))
+        self._done[key] = FinishedPoint(point, key, outcome, self.get_artifact_path(point))
         return self._done[key]
 
     def add(self, point: Point, verify: VerifyOptions, outcome: Outcome) -> None:
         """Record the outcome of a point that was carried out elsewhere."""
         self._journal.write(self.key(point, verify), point.title, outcome)
 
-    def measured_again(self, point: Point, first: Run | None = None) -> Outcome:
+    def remeasure_point(self, point: Point, first: Run | None = None) -> Outcome:
         """Measure a point once more, whether it has been done or not; nothing is recorded.
 
         Parameters
@@ -187,20 +187,20 @@ class PointMeasurer(Closing):
             and artifact is not None
             and artifact.sha256 != first.artifact.get("sha256")
         ):
-            verification = self._compared_with(point.model, self._sweep.verify)
-        output = self._sweep.output / f".again-{file_name(point.title)}.json"
-        with self._turn_of(point):
+            verification = self._record_source_outputs(point.model, self._sweep.verify)
+        output = self._sweep.output / f".again-{make_file_name(point.title)}.json"
+        with self._get_turn(point):
             return self._measure(self._sweep, point, artifact, output, self._command, verification)
 
     def artifact(self, point: Point) -> Artifact | None:
         """Return the compiled model of a point, which is compiled if it is not there; ``None``
         if nothing is.
         """
-        path = self.artifact_path(point)
+        path = self.get_artifact_path(point)
         with contextlib.suppress(ArtifactError):  # of another point or an earlier stage
             return None if path is None else Artifact.read(path)
-        with self._compiling, turn(self._turns):
-            return compiled(self._sweep, point, self._open(point.model), path)
+        with self._compiling, acquire_turn(self._turns):
+            return compile_point(self._sweep, point, self._open(point.model), path)
 
     def release(self, model: Model) -> None:
         """Remove what was kept for the points of a model."""
@@ -220,25 +220,25 @@ class PointMeasurer(Closing):
             self._source.close()
         self._opened, self._source = "", None
 
-    def _turn_of(self, point: Point) -> AbstractContextManager[None]:
+    def _get_turn(self, point: Point) -> AbstractContextManager[None]:
         """Return the turn in which a point is measured; on another device, nothing of this
         machine has to wait.
         """
-        return nullcontext() if point.remote else turn(self._turns, alone=True)
+        return nullcontext() if point.remote else acquire_turn(self._turns, alone=True)
 
     def key(self, point: Point, verify: VerifyOptions) -> str:
         """Return the name of a point's result; its model is trained if needed."""
         return point.key(
-            self._weights_of(point.model),
+            self._get_weights_hash(point.model),
             self._sweep.dataset,
             self._sweep.calibration_samples,
             verify,
         )
 
-    def _weights_of(self, model: Model) -> str:
+    def _get_weights_hash(self, model: Model) -> str:
         """Return the SHA-256 of a model's weights; train the model if needed."""
         if model.title not in self._weights:
-            record = self._sweep.output / "trained" / f"{file_name(model.title)}.training.json"
+            record = self._sweep.output / "trained" / f"{make_file_name(model.title)}.training.json"
             train_once(
                 model.wrapper,
                 self._sweep.dataset,
@@ -248,29 +248,31 @@ class PointMeasurer(Closing):
                 makes=model.makes_weights,
                 retrain=self._retrain,
             )
-            self._weights[model.title] = sha256_of(model.path)
+            self._weights[model.title] = compute_sha256(model.path)
         return self._weights[model.title]
 
-    def artifact_path(self, point: Point) -> Path | None:
+    def get_artifact_path(self, point: Point) -> Path | None:
         """Return the path of a point's compiled model; ``None`` if nothing is compiled."""
         if point.way is None:
             return None
         sweep = self._sweep
-        name = digest_of(
-            point.made_from(self._weights_of(point.model), sweep.dataset, sweep.calibration_samples)
+        name = compute_digest(
+            point.describe_inputs(
+                self._get_weights_hash(point.model), sweep.dataset, sweep.calibration_samples
+            )
         )
-        return sweep.output / "models" / (name + suffix(point.way, point.compilers))
+        return sweep.output / "models" / (name + get_file_suffix(point.way, point.compilers))
 
-    def _carried_out(self, point: Point, verify: VerifyOptions, output: Path) -> Outcome:
+    def _measure_point(self, point: Point, verify: VerifyOptions, output: Path) -> Outcome:
         verification = None
         if verify.verify_samples and point.way is not None:
-            verification = self._compared_with(point.model, verify)
+            verification = self._record_source_outputs(point.model, verify)
         try:
             artifact = self.artifact(point)
         except NNPipeError as error:
             log.error("%s failed: %s", point.title, error)
-            return Outcome(None, said(error))
-        with self._turn_of(point):
+            return Outcome(None, get_error_message(error))
+        with self._get_turn(point):
             return self._measure(self._sweep, point, artifact, output, self._command, verification)
 
     def _open(self, model: Model) -> ModelProcess:
@@ -285,23 +287,25 @@ class PointMeasurer(Closing):
             self._opened = model.title
         return self._source
 
-    def _compared_with(self, model: Model, verify: VerifyOptions) -> Verification | None:
+    def _record_source_outputs(self, model: Model, verify: VerifyOptions) -> Verification | None:
         """Return the outputs of a model, which runs once for all its points."""
         known = self._outputs.get(model.title)
         if known is None:
-            with self._compiling, turn(self._turns):
+            with self._compiling, acquire_turn(self._turns):
                 known = self._outputs.get(model.title)  # another thread may have come first
                 if known is None:
                     source, stack = self._open(model), ExitStack()
                     known = (
                         stack,
-                        stack.enter_context(source_outputs(source, verify, self._sweep.time_limit)),
+                        stack.enter_context(
+                            record_source_outputs(source, verify, self._sweep.time_limit)
+                        ),
                     )
                     self._outputs[model.title] = known
         return known[1]
 
 
-def measured(
+def measure_point(
     sweep: Sweep,
     point: Point,
     artifact: Artifact | None,
@@ -314,7 +318,7 @@ def measured(
         return Outcome(measure_once(sweep, point, artifact, output, command, verification))
     except NNPipeError as error:
         log.error("%s failed: %s", point.title, error)
-        return Outcome(None, said(error))
+        return Outcome(None, get_error_message(error))
 
 
 def measure_once(
@@ -326,8 +330,8 @@ def measure_once(
     verification: Verification | None = None,
     worker: Worker | None = None,
 ) -> Run:
-    """Measure a compiled point as :func:`measured` does, in a subprocess that is given or in a new
-    one.
+    """Measure a compiled point as :func:`measure_point` does, in a subprocess that is given or in a
+    new one.
 
     Raises
     ------
@@ -358,7 +362,7 @@ def measure_once(
         output.unlink(missing_ok=True)
 
 
-def compiled(
+def compile_point(
     sweep: Sweep, point: Point, source: ModelProcess, path: Path | None
 ) -> Artifact | None:
     """Return the compiled model; a file at ``path`` from another point or an earlier attempt is
@@ -374,9 +378,9 @@ def compiled(
         )
 
 
-def sweep_through(
+def run_points(
     sweep: Sweep, command: Sequence[str], *, retrain: bool, retry: bool, only_known: bool = False
-) -> tuple[Done, ...]:
+) -> tuple[FinishedPoint, ...]:
     """Carry out every point that has not been done yet, and return all points in the order of the
     file.
 
@@ -386,7 +390,7 @@ def sweep_through(
     by_model: dict[str, list[Point]] = defaultdict(list)
     for point in sweep.points:
         by_model[point.model.title].append(point)
-    done: dict[str, Done] = {}
+    done: dict[str, FinishedPoint] = {}
     with PointMeasurer(
         sweep, command, retrain=retrain, retry=retry, only_known=only_known
     ) as measurer:
@@ -394,7 +398,7 @@ def sweep_through(
             found = [
                 known
                 for point in points
-                if (known := measurer.known(point, sweep.verify)) is not None
+                if (known := measurer.find_finished(point, sweep.verify)) is not None
             ]
             if found:
                 log.info(
@@ -408,11 +412,11 @@ def sweep_through(
             random.Random(f"{sweep.seed} {points[0].model.title}").shuffle(waiting)
             for point in waiting:
                 log.info("\n[%d/%d] %s", len(done) + 1, len(sweep.points), point.title)
-                done[point.title] = measurer.done(point, sweep.verify)
+                done[point.title] = measurer.run_point(point, sweep.verify)
     return tuple(done[point.title] for point in sweep.points)
 
 
-def not_measured(done: Done) -> Outcome:
+def raise_not_measured(done: FinishedPoint) -> Outcome:
     """Raise an error: a second measurement is missing that was made elsewhere."""
     raise ConfigError(
         f"{done.point.title}: what was measured again on another machine did not come from there"

@@ -6,36 +6,36 @@ from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.task import installed_tasks
+from nnpipe.core.task import list_installed_tasks
 from nnpipe.core.training import TrainingOptions
-from nnpipe.measuring.constraints import known_metrics
-from nnpipe.measuring.doubt import BARRING
+from nnpipe.measuring.constraints import list_metrics
 from nnpipe.measuring.measure_options import MeasureOptions
+from nnpipe.measuring.validity_warning import BARRING
 from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.devices.device import USUAL
 from nnpipe.workflows.devices.device_measuring import PATIENCE
-from nnpipe.workflows.devices.schema import fleet_schema
+from nnpipe.workflows.devices.schema import build_fleet_schema
 from nnpipe.workflows.pipeline.entries import MOST
 from nnpipe.workflows.pipeline.schema import (
     DIALECT,
     Schema,
-    arguments_schema,
-    choice,
-    object_schema,
+    build_arguments_schema,
+    build_choice_schema,
+    build_object_schema,
 )
 from nnpipe.workflows.sweep.file import CONFIRMATIONS
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 
 
-def schema(of_plugins: bool = True) -> Schema:
+def build_sweep_schema(of_plugins: bool = True) -> Schema:
     """Return the JSON Schema (draft 2020-12) of sweep files, for all components, optionally
     those of plugins.
     """
-    tasks = installed_tasks(of_plugins)
+    tasks = list_installed_tasks(of_plugins)
     text = {"type": "string", "minLength": 1}
     metric = text | {
         "description": "; ".join(
-            f"{each.name}: {each.meaning}" for each in known_metrics(tasks).values()
+            f"{each.name}: {each.meaning}" for each in list_metrics(tasks).values()
         )
     }
     counts = {
@@ -44,13 +44,13 @@ def schema(of_plugins: bool = True) -> Schema:
         "minItems": 1,
     }
     stage = {"$ref": "#/$defs/compilers"}
-    training = {"anyOf": [arguments_schema(TrainingOptions), {"type": "null"}]}
+    training = {"anyOf": [build_arguments_schema(TrainingOptions), {"type": "null"}]}
     model_extra = {
         "title": text | {"description": "what it is called; left out: its class"},
         "path": text | {"description": "file of the trained weights"},
         "training": training,
     }
-    root = object_schema(
+    root = build_object_schema(
         {
             "title": text,
             "output": text
@@ -78,9 +78,9 @@ def schema(of_plugins: bool = True) -> Schema:
                 "maximum": MOST,
                 "default": 128,
             },
-            "measure": arguments_schema(MeasureOptions),
-            "verify": arguments_schema(VerifyOptions),
-            "time_limit": arguments_schema(LimitOptions)["properties"]["time_limit"],
+            "measure": build_arguments_schema(MeasureOptions),
+            "verify": build_arguments_schema(VerifyOptions),
+            "time_limit": build_arguments_schema(LimitOptions)["properties"]["time_limit"],
             "constraints": {
                 "type": "array",
                 "items": text | {"description": "such as: latency_p90 <= 5 ms"},
@@ -148,10 +148,10 @@ def schema(of_plugins: bool = True) -> Schema:
         ("dataset", "models", "runtimes"),
     )
     definitions = {
-        "fleet": fleet_schema(of_plugins),
-        "datasets": choice(Dataset, {}, of_plugins),
-        "modelwrappers": choice(ModelWrapper, model_extra, of_plugins),
-        "compilers": choice(ModelCompiler, {}, of_plugins, vary=True),
-        "runtimes": choice(Runtime, {}, of_plugins, vary=True),
+        "fleet": build_fleet_schema(of_plugins),
+        "datasets": build_choice_schema(Dataset, {}, of_plugins),
+        "modelwrappers": build_choice_schema(ModelWrapper, model_extra, of_plugins),
+        "compilers": build_choice_schema(ModelCompiler, {}, of_plugins, vary=True),
+        "runtimes": build_choice_schema(Runtime, {}, of_plugins, vary=True),
     }
     return {"$schema": DIALECT, "title": "nnpipe sweep", **root, "$defs": definitions}

@@ -13,16 +13,16 @@ from typing import TypeVar
 import numpy as np
 
 from nnpipe.measuring.constraints import Figure, MetricConstraint
-from nnpipe.measuring.doubt import BARRING, Doubt
-from nnpipe.measuring.pareto_front import front_shares, on_front
-from nnpipe.measuring.racing import error_level
+from nnpipe.measuring.pareto_front import compute_front_shares, on_front
+from nnpipe.measuring.racing import compute_interval_confidence
 from nnpipe.measuring.run import Run
-from nnpipe.report.inputs.candidate import unlike_work
+from nnpipe.measuring.validity_warning import BARRING, ValidityWarning
+from nnpipe.report.inputs.candidate import explain_unequal_work
 from nnpipe.report.inputs.quality import Quality
-from nnpipe.report.quantity_text import ranged, written
-from nnpipe.workflows.sweep.estimates import Figures, drawn
+from nnpipe.report.quantity_text import format_figure, format_quantity
+from nnpipe.workflows.sweep.estimates import Figures, sample_metric
 from nnpipe.workflows.sweep.file import Sweep
-from nnpipe.workflows.sweep.run import Done
+from nnpipe.workflows.sweep.run import FinishedPoint
 
 _DRAWS = 2000
 
@@ -50,22 +50,22 @@ class Claim:
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class EvaluatedPoint:
     """A measured point, with its metrics, its claims, and the probability that it is on the Pareto
     front.
 
     ``barred`` holds the doubts that keep it from being chosen, whatever its metrics.
     """
 
-    done: Done
+    done: FinishedPoint
     run: Run
     reference: Run | None
     figures: Mapping[str, Figure]
     claims: tuple[Claim, ...]
     on_front: bool
     front_share: float
-    doubts: tuple[Doubt, ...]
-    barred: tuple[Doubt, ...] = ()
+    doubts: tuple[ValidityWarning, ...]
+    barred: tuple[ValidityWarning, ...] = ()
 
     @property
     def title(self) -> str:
@@ -91,39 +91,42 @@ class Judged:
         )
 
 
-def judge(sweep: Sweep, done: Sequence[Done]) -> tuple[Judged, ...]:
+def evaluate_points(sweep: Sweep, done: Sequence[FinishedPoint]) -> tuple[EvaluatedPoint, ...]:
     """Return every measured point with its claims, in the order of the file."""
     measured = [(each, each.outcome.run) for each in done if each.outcome.run is not None]
     if not measured:
         return ()
-    references = _references(done)
+    references = _find_references(done)
     known = [
         Figures(run, each.reference or references.get(each.point.model.title))
         for each, run in measured
     ]
     # A race stops a candidate because of its figures, so these have intervals that hold all the
     # same.
-    levels = [race_level(sweep) if each.stopped else level_of(sweep) for each, _ in measured]
+    levels = [
+        compute_race_level(sweep) if each.stopped else compute_confidence_level(sweep)
+        for each, _ in measured
+    ]
     figures = [
-        {metric.name: each.of(metric, level) for metric in sweep.metrics}
+        {metric.name: each.get_figure(metric, level) for metric in sweep.metrics}
         for each, level in zip(known, levels, strict=True)
     ]
-    barred = [barring(sweep, own.doubts) for own in known]
+    barred = [filter_barring_doubts(sweep, own.doubts) for own in known]
     whole = np.array(
         [not each.stopped and not bars for (each, _), bars in zip(measured, barred, strict=True)]
     )
     shares, best = np.zeros(len(measured)), np.zeros(len(measured), bool)
     if whole.any():  # the others are not on the front, cannot be chosen, or it is not known
-        shares[whole], best[whole] = _front(
-            sweep, list(_of(known, whole)), list(_of(figures, whole))
+        shares[whole], best[whole] = _compute_front(
+            sweep, list(_select_chosen(known, whole)), list(_select_chosen(figures, whole))
         )
     return tuple(
-        Judged(
+        EvaluatedPoint(
             each,
             own.run,
             own.reference,
             told,
-            claims_of(sweep, own, level),
+            build_claims(sweep, own, level),
             bool(front),
             float(share),
             own.doubts,
@@ -135,14 +138,16 @@ def judge(sweep: Sweep, done: Sequence[Done]) -> tuple[Judged, ...]:
     )
 
 
-def barring(sweep: Sweep, doubts: Sequence[Doubt]) -> tuple[Doubt, ...]:
+def filter_barring_doubts(
+    sweep: Sweep, doubts: Sequence[ValidityWarning]
+) -> tuple[ValidityWarning, ...]:
     """Return the doubts that keep a candidate of a sweep from being chosen."""
     return tuple(
         doubt for doubt in doubts if doubt.kind in BARRING and doubt.kind not in sweep.accept_doubts
     )
 
 
-def told_barred(doubts: Sequence[Doubt]) -> str:
+def format_barring_doubts(doubts: Sequence[ValidityWarning]) -> str:
     """Return such doubts as text, with the setting that would accept them."""
     kinds = ", ".join(dict.fromkeys(doubt.kind for doubt in doubts))
     return (
@@ -151,7 +156,7 @@ def told_barred(doubts: Sequence[Doubt]) -> str:
     )
 
 
-def level_of(sweep: Sweep) -> float:
+def compute_confidence_level(sweep: Sweep) -> float:
     """Return the confidence of each interval, so that all claims hold together with the sweep's
     confidence.
 
@@ -160,36 +165,41 @@ def level_of(sweep: Sweep) -> float:
     return 1 - (1 - sweep.confidence) / max(len(sweep.constraints), 1)
 
 
-def race_level(sweep: Sweep) -> float:
+def compute_race_level(sweep: Sweep) -> float:
     """Return the confidence of each interval of a race, so that all hold together however often
     they are looked at.
     """
-    return error_level(sweep.confidence, len(sweep.points), len(sweep.metrics))
+    return compute_interval_confidence(sweep.confidence, len(sweep.points), len(sweep.metrics))
 
 
-def claims_of(sweep: Sweep, figures: Figures, level: float | None = None) -> tuple[Claim, ...]:
-    """Return a claim for each constraint, by default with the confidence of :func:`level_of`."""
+def build_claims(sweep: Sweep, figures: Figures, level: float | None = None) -> tuple[Claim, ...]:
+    """Return a claim for each constraint, by default with the confidence of
+    :func:`compute_confidence_level`.
+    """
     found = []
     for constraint in sweep.constraints:
-        known = figures.of(constraint.metric, level_of(sweep) if level is None else level)
-        found.append(Claim(constraint, known, constraint.judge(known)))
+        known = figures.get_figure(
+            constraint.metric, compute_confidence_level(sweep) if level is None else level
+        )
+        found.append(Claim(constraint, known, constraint.evaluate(known)))
     return tuple(found)
 
 
-def ranked(sweep: Sweep, judged: Sequence[Judged]) -> list[Judged]:
+def rank_candidates(sweep: Sweep, judged: Sequence[EvaluatedPoint]) -> list[EvaluatedPoint]:
     """Return the candidates that qualify, sorted by the metric ``choose``, the best first."""
     name, sign = sweep.choose.name, 1 if sweep.choose.less_is_better else -1
 
-    def place(one: Judged) -> tuple[float, str]:
+    def make_sort_key(one: EvaluatedPoint) -> tuple[float, str]:
         value = one.figures[name].value
         return (math.inf if value is None else sign * value), one.title
 
     return sorted(
-        (one for one in judged if one.qualifies and sweep.competes(one.done.point)), key=place
+        (one for one in judged if one.qualifies and sweep.can_be_chosen(one.done.point)),
+        key=make_sort_key,
     )
 
 
-def level_with(sweep: Sweep, chosen: Judged, others: Sequence[Judged]) -> list[str]:
+def find_ties(sweep: Sweep, chosen: EvaluatedPoint, others: Sequence[EvaluatedPoint]) -> list[str]:
     """Return the titles of others that do not differ significantly from the chosen one in the
     metric ``choose``.
 
@@ -203,12 +213,15 @@ def level_with(sweep: Sweep, chosen: Judged, others: Sequence[Judged]) -> list[s
         and (theirs := one.figures[sweep.choose.name]).value is not None
         and (
             (theirs.low <= mine.high and mine.low <= theirs.high)
-            or (sweep.choose.of_calls and unlike_work(Quality.of(chosen.run), Quality.of(one.run)))
+            or (
+                sweep.choose.of_calls
+                and explain_unequal_work(Quality.from_run(chosen.run), Quality.from_run(one.run))
+            )
         )
     ]
 
 
-def why_none(judged: Sequence[Judged], refuted: Mapping[str, str]) -> list[str]:
+def explain_no_winner(judged: Sequence[EvaluatedPoint], refuted: Mapping[str, str]) -> list[str]:
     """Return for each candidate the constraint that fails, or the number of samples that would
     decide it.
 
@@ -227,7 +240,7 @@ def why_none(judged: Sequence[Judged], refuted: Mapping[str, str]) -> list[str]:
         elif one.done.stopped:
             reason = one.done.stopped
         elif one.barred and not one.killed_by:
-            reason = told_barred(one.barred)
+            reason = format_barring_doubts(one.barred)
         else:
             killers = one.killed_by or tuple(claim for claim in one.claims if not claim.holds)
             reason = "; ".join(tell(claim) for claim in killers)
@@ -242,10 +255,10 @@ def tell(claim: Claim) -> str:
         return f"{claim.constraint.text}: not known, {known.reason}"
     if known.reason:
         return (
-            f"{claim.constraint.text}: cannot be told, {written(metric, known.value)}, "
+            f"{claim.constraint.text}: cannot be told, {format_quantity(metric, known.value)}, "
             f"{known.reason}"
         )
-    text = ranged(metric, known)
+    text = format_figure(metric, known)
     if claim.holds is None:
         more = (
             f"; {math.ceil((claim.more - 1) * known.count):,} more samples would be needed"
@@ -256,7 +269,7 @@ def tell(claim: Claim) -> str:
     return f"{claim.constraint.text}: {'holds' if claim.holds else 'fails'}, {text}"
 
 
-def _references(done: Sequence[Done]) -> dict[str, Run]:
+def _find_references(done: Sequence[FinishedPoint]) -> dict[str, Run]:
     """Return the run of each model as trained; with several batch sizes, that of the smallest."""
     found: dict[str, tuple[int, Run]] = {}
     for each in done:
@@ -271,24 +284,29 @@ def _references(done: Sequence[Done]) -> dict[str, Run]:
     return {title: run for title, (_, run) in found.items()}
 
 
-def _front(
+def _compute_front(
     sweep: Sweep, candidates: Sequence[Figures], figures: Sequence[Mapping[str, Figure]]
 ) -> tuple[np.ndarray, np.ndarray]:
     signs = [1.0 if metric.less_is_better else -1.0 for metric in sweep.objectives]
     points = (
-        np.array([[_number(each[metric.name]) for metric in sweep.objectives] for each in figures])
+        np.array(
+            [[_to_number(each[metric.name]) for metric in sweep.objectives] for each in figures]
+        )
         * signs
     )
     draws = (
-        np.stack([drawn(candidates, metric, _DRAWS, sweep.seed) for metric in sweep.objectives], -1)
+        np.stack(
+            [sample_metric(candidates, metric, _DRAWS, sweep.seed) for metric in sweep.objectives],
+            -1,
+        )
         * signs
     )
-    return front_shares(draws), on_front(points)
+    return compute_front_shares(draws), on_front(points)
 
 
-def _of(values: Sequence[T], chosen: np.ndarray) -> Iterator[T]:
+def _select_chosen(values: Sequence[T], chosen: np.ndarray) -> Iterator[T]:
     return itertools.compress(values, chosen)
 
 
-def _number(known: Figure) -> float:
+def _to_number(known: Figure) -> float:
     return math.nan if known.value is None else known.value

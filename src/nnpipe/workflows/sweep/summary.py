@@ -10,25 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.core.files import sha256_of
-from nnpipe.core.secret import shown_settings
+from nnpipe.core.files import compute_sha256
+from nnpipe.core.secret import hide_settings_secrets
 from nnpipe.measuring.constraints import Figure
-from nnpipe.measuring.doubt import Doubt
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.measuring.run import Run
+from nnpipe.measuring.validity_warning import ValidityWarning
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import BASES
 from nnpipe.report.inputs.sweep_file import KIND
 from nnpipe.report.inputs.sweep_file import SCHEMA as SUMMARY_SCHEMA
-from nnpipe.report.quantity_text import kinds, ranged, written
+from nnpipe.report.quantity_text import format_figure, format_quantity, format_warning_kinds
 from nnpipe.report.writers.terminal import to_text
 from nnpipe.workflows.devices.device import Device
-from nnpipe.workflows.sweep.budget import Spent
-from nnpipe.workflows.sweep.confirm import Confirmed
+from nnpipe.workflows.sweep.budget import BudgetUse
+from nnpipe.workflows.sweep.confirm import Confirmation
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.points import Point
-from nnpipe.workflows.sweep.run import Done
-from nnpipe.workflows.sweep.select import Claim, Judged, level_of, tell
+from nnpipe.workflows.sweep.run import FinishedPoint
+from nnpipe.workflows.sweep.select import Claim, EvaluatedPoint, compute_confidence_level, tell
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,19 +55,19 @@ class DeviceResult:
 
     sweep: Sweep
     device: Device
-    done: tuple[Done, ...]
-    judged: tuple[Judged, ...]
-    confirmed: Confirmed
-    spent: Spent | None = None
+    done: tuple[FinishedPoint, ...]
+    judged: tuple[EvaluatedPoint, ...]
+    confirmed: Confirmation
+    spent: BudgetUse | None = None
     away: str = ""
 
     @property
-    def own(self) -> tuple[Judged, ...]:
+    def own(self) -> tuple[EvaluatedPoint, ...]:
         """The measured candidates that may be chosen on the device."""
-        return tuple(each for each in self.judged if self.sweep.competes(each.done.point))
+        return tuple(each for each in self.judged if self.sweep.can_be_chosen(each.done.point))
 
 
-def cheapest(results: Sequence[DeviceResult]) -> tuple[DeviceResult | None, str]:
+def find_cheapest(results: Sequence[DeviceResult]) -> tuple[DeviceResult | None, str]:
     """Return the cheapest device on which a candidate was confirmed, and by what its cost is
     counted.
 
@@ -92,11 +92,11 @@ def cheapest(results: Sequence[DeviceResult]) -> tuple[DeviceResult | None, str]
     basis = max(known, key=lambda name: len(known[name]))
     priced = known[basis]
     return min(
-        priced or able, key=lambda each: (getattr(each.device, basis) or 0.0, _place(each))
+        priced or able, key=lambda each: (getattr(each.device, basis) or 0.0, _make_sort_key(each))
     ), (basis if priced else "")
 
 
-def _place(result: DeviceResult) -> tuple[float, str]:
+def _make_sort_key(result: DeviceResult) -> tuple[float, str]:
     choose = result.sweep.choose
     value = result.confirmed.figures[choose.name].value
     return (
@@ -107,17 +107,19 @@ def _place(result: DeviceResult) -> tuple[float, str]:
 _ROWS = 40
 
 
-def table(sweep: Sweep, judged: Sequence[Judged]) -> str:
+def format_candidate_table(sweep: Sweep, judged: Sequence[EvaluatedPoint]) -> str:
     """Return the candidates as a text table, sorted by their probability of being on the front;
     at most forty.
     """
     rows = sorted(judged, key=lambda one: (not one.qualifies, -one.front_share, one.title))[:_ROWS]
     columns = [("Candidate", [Cell(one.title) for one in rows])]
-    columns += [(m.heading, [_cell(m, one.figures[m.name]) for one in rows]) for m in sweep.metrics]
-    columns.append(("Front", [_front_cell(one) for one in rows]))
+    columns += [
+        (m.heading, [_format_cell(m, one.figures[m.name]) for one in rows]) for m in sweep.metrics
+    ]
+    columns.append(("Front", [_format_front_cell(one) for one in rows]))
     if sweep.constraints or any(one.barred or one.done.stopped for one in judged):
-        columns.append(("Verdict", [Cell(_verdict(one)) for one in rows]))
-    columns.append(("Doubts", [Cell(kinds(one.doubts)) for one in rows]))
+        columns.append(("Verdict", [Cell(_format_verdict(one)) for one in rows]))
+    columns.append(("Doubts", [Cell(format_warning_kinds(one.doubts)) for one in rows]))
     text = to_text(
         Table(
             tuple(head for head, _ in columns),
@@ -128,28 +130,28 @@ def table(sweep: Sweep, judged: Sequence[Judged]) -> str:
     return f"{text}\n{hidden} more in sweep.json" if hidden else text
 
 
-def told_again(sweep: Sweep, found: Confirmed) -> list[str]:
+def format_remeasurement(sweep: Sweep, found: Confirmation) -> list[str]:
     """Return lines on the second measurement of the chosen candidate: its claims and doubts."""
     name = sweep.choose
-    lines = [f"measured again: {name.title} {ranged(name, found.figures[name.name])}"]
+    lines = [f"measured again: {name.title} {format_figure(name, found.figures[name.name])}"]
     lines += [tell(claim) for claim in found.claims]
     return lines + [f"doubt: {doubt.kind}: {doubt.reason}" for doubt in found.doubts]
 
 
-def summary(
+def build_summary(
     sweep: Sweep,
-    done: Sequence[Done],
-    judged: Sequence[Judged],
-    found: Confirmed,
-    spent: Spent | None = None,
+    done: Sequence[FinishedPoint],
+    judged: Sequence[EvaluatedPoint],
+    found: Confirmation,
+    spent: BudgetUse | None = None,
     by_device: Sequence[DeviceResult] = (),
 ) -> dict[str, Any]:
     """Return all results as JSON can hold them; times in seconds, sizes in bytes, shares from 0
     to 1.
     """
-    best, basis = cheapest(by_device)
+    best, basis = find_cheapest(by_device)
     devices = {
-        "devices": [_device(each) for each in by_device],
+        "devices": [_describe_device(each) for each in by_device],
         "currency": sweep.targets.currency,
         "cheapest": best.device.name if best else None,
         "cost_by": basis or None,
@@ -159,15 +161,15 @@ def summary(
         "kind": KIND,
         "title": sweep.title,
         "confidence": sweep.confidence,
-        "confidence_of_each": level_of(sweep),
+        "confidence_of_each": compute_confidence_level(sweep),
         "constraints": [constraint.text for constraint in sweep.constraints],
         "objectives": [metric.name for metric in sweep.objectives],
         "choose": sweep.choose.name,
         "budget": spent.to_json() if spent else None,
         "chosen": found.chosen.title if found.chosen else None,
-        "confirmed": _confirmed(found) if found.chosen else None,
+        "confirmed": _describe_confirmation(found) if found.chosen else None,
         "refuted": dict(found.refuted),
-        "points": [_point(sweep, one) for one in judged],
+        "points": [_describe_point(sweep, one) for one in judged],
         "failed": [
             {"title": d.point.title, "reason": d.outcome.reason}
             for d in done
@@ -178,21 +180,21 @@ def summary(
     }
 
 
-def _device(one: DeviceResult) -> dict[str, Any]:
+def _describe_device(one: DeviceResult) -> dict[str, Any]:
     found = one.confirmed
     return {
         **one.device.to_json(),
         "chosen": found.chosen.title if found.chosen else None,
-        "confirmed": _confirmed(found) if found.chosen else None,
+        "confirmed": _describe_confirmation(found) if found.chosen else None,
         "refuted": dict(found.refuted),
         "budget": one.spent.to_json() if one.spent else None,
         "away": one.away,
         "measured": len([each for each in one.own if each.done.point.device == one.device]),
-        "facts": target_facts([each.run for each in one.own]) if not one.device.here else {},
+        "facts": get_target_facts([each.run for each in one.own]) if not one.device.here else {},
     }
 
 
-def target_facts(runs: Sequence[Run]) -> dict[str, Any]:
+def get_target_facts(runs: Sequence[Run]) -> dict[str, Any]:
     """Return what a target told about itself when one of these was measured; empty if it told
     nothing.
     """
@@ -200,23 +202,23 @@ def target_facts(runs: Sequence[Run]) -> dict[str, Any]:
     return dict(next(filter(None, told), {}))
 
 
-def _point(sweep: Sweep, one: Judged) -> dict[str, Any]:
+def _describe_point(sweep: Sweep, one: EvaluatedPoint) -> dict[str, Any]:
     return {
         "title": one.title,
         "result": f"results/{one.done.key}.json",
         "model": f"models/{one.done.artifact.name}" if one.done.artifact else None,
-        "figures": {name: figure_json(known) for name, known in one.figures.items()},
+        "figures": {name: encode_figure(known) for name, known in one.figures.items()},
         "claims": {claim.constraint.text: claim.holds for claim in one.claims},
         "qualifies": one.qualifies,
         "on_front": one.on_front,
         "front_share": one.front_share,
-        "doubts": [_doubt(doubt) for doubt in one.doubts],
+        "doubts": [_describe_doubt(doubt) for doubt in one.doubts],
         **({"share": one.done.share, "stopped": one.done.stopped} if one.done.stopped else {}),
-        **_place_of(one.done.point),
+        **_describe_place(one.done.point),
     }
 
 
-def _place_of(point: Point) -> dict[str, Any]:
+def _describe_place(point: Point) -> dict[str, Any]:
     """Return the device of a point, and what it shares with the same combination on other
     devices.
     """
@@ -229,20 +231,20 @@ def _place_of(point: Point) -> dict[str, Any]:
     }
 
 
-def _confirmed(found: Confirmed) -> dict[str, Any]:
+def _describe_confirmation(found: Confirmation) -> dict[str, Any]:
     """Return the second measurement of the chosen candidate, on which its certificate is based."""
     return {
         "result": found.result,
-        "figures": {name: figure_json(known) for name, known in found.figures.items()},
-        "doubts": [_doubt(doubt) for doubt in found.doubts],
+        "figures": {name: encode_figure(known) for name, known in found.figures.items()},
+        "doubts": [_describe_doubt(doubt) for doubt in found.doubts],
     }
 
 
-def _doubt(doubt: Doubt) -> dict[str, str]:
+def _describe_doubt(doubt: ValidityWarning) -> dict[str, str]:
     return {"kind": doubt.kind, "reason": doubt.reason}
 
 
-def figure_json(known: Figure) -> dict[str, Any]:
+def encode_figure(known: Figure) -> dict[str, Any]:
     """Return a metric as JSON can hold it: null for an unknown value and for infinite ends of
     its interval.
     """
@@ -252,32 +254,32 @@ def figure_json(known: Figure) -> dict[str, Any]:
     return {"value": known.value, "low": low, "high": high, "count": known.count}
 
 
-def _cell(metric: Quantity, known: Figure) -> Cell:
-    return Cell(written(metric, known.value), known.value)
+def _format_cell(metric: Quantity, known: Figure) -> Cell:
+    return Cell(format_quantity(metric, known.value), known.value)
 
 
-def _front_cell(one: Judged) -> Cell:
+def _format_front_cell(one: EvaluatedPoint) -> Cell:
     return (
         Cell("–") if one.done.stopped else Cell(f"{100 * one.front_share:.0f} %", one.front_share)
     )
 
 
-def _verdict(one: Judged) -> str:
+def _format_verdict(one: EvaluatedPoint) -> str:
     if one.done.stopped:
         return f"stopped at {100 * one.done.share:g} %"
     if one.qualifies:
         return "qualifies"
     failed = [claim for claim in one.killed_by if claim.holds is False]
     if failed:
-        return "fails " + _headings(failed)
+        return "fails " + _format_headings(failed)
     if one.killed_by:
-        return "not known: " + _headings(one.killed_by)
+        return "not known: " + _format_headings(one.killed_by)
     if one.barred:
-        return "barred: " + kinds(one.barred)
-    return "undecided: " + _headings([claim for claim in one.claims if not claim.holds])
+        return "barred: " + format_warning_kinds(one.barred)
+    return "undecided: " + _format_headings([claim for claim in one.claims if not claim.holds])
 
 
-def _headings(claims: Sequence[Claim]) -> str:
+def _format_headings(claims: Sequence[Claim]) -> str:
     return ", ".join(claim.constraint.metric.heading for claim in claims)
 
 
@@ -289,13 +291,13 @@ def _headings(claims: Sequence[Claim]) -> str:
 SCHEMA = 1
 
 
-def certificate(
+def build_certificate(
     sweep: Sweep,
-    chosen: Judged,
-    found: Confirmed,
+    chosen: EvaluatedPoint,
+    found: Confirmation,
     level: Sequence[str],
     samples: np.ndarray,
-    spent: Spent | None = None,
+    spent: BudgetUse | None = None,
 ) -> dict[str, Any]:
     """Return the certificate, as JSON can hold it.
 
@@ -323,30 +325,30 @@ def certificate(
         "kind": "nnpipe certificate",
         "title": chosen.title,
         "artifact": {
-            "path": _relative(path, sweep.output),
+            "path": _format_path(path, sweep.output),
             "bytes": path.stat().st_size,
-            "sha256": sha256_of(path),
+            "sha256": compute_sha256(path),
             "format": confirmation.artifact.get("format", point.model.wrapper.weights_format),
         },
-        "model": shown_settings(point.model.wrapper.describe()),
-        "compilers": [shown_settings(compiler.describe()) for compiler in point.compilers],
-        "runtime": shown_settings(point.runtime.describe()) if point.runtime else None,
+        "model": hide_settings_secrets(point.model.wrapper.describe()),
+        "compilers": [hide_settings_secrets(compiler.describe()) for compiler in point.compilers],
+        "runtime": hide_settings_secrets(point.runtime.describe()) if point.runtime else None,
         "batch_size": point.measure.inference_batch_size,
-        **_device_entries(point, confirmation),
+        **_build_device_entries(point, confirmation),
         "dataset": {
-            **shown_settings(sweep.dataset.describe()),
+            **hide_settings_secrets(sweep.dataset.describe()),
             "split": "test",
             "samples": samples.tolist(),
         },
         "confidence": sweep.confidence,
-        "confidence_of_each": level_of(sweep),
-        "claims": [_claim(claim) for claim in found.claims],
+        "confidence_of_each": compute_confidence_level(sweep),
+        "claims": [_describe_claim(claim) for claim in found.claims],
         "figures": [
-            _figure(each, found.figures[each.name], chosen.figures[each.name])
+            _describe_figure(each, found.figures[each.name], chosen.figures[each.name])
             for each in sweep.metrics
         ],
-        "right": _right(confirmation),
-        "right_as_trained": _right(chosen.reference),
+        "right": _count_correct(confirmation),
+        "right_as_trained": _count_correct(chosen.reference),
         "chosen_by": sweep.choose.name,
         **({"budget": spent.to_json()} if spent else {}),
         "cannot_be_told_from": list(level),
@@ -362,16 +364,21 @@ def certificate(
     }
 
 
-def _device_entries(point: Point, run: Run) -> dict[str, Any]:
+def _build_device_entries(point: Point, run: Run) -> dict[str, Any]:
     """Return the device of a chosen candidate, with what the machine told about itself when it
     was measured again.
     """
     if point.device is None:
         return {}
-    return {"device": {**shown_settings(point.device.to_json()), "facts": target_facts([run])}}
+    return {
+        "device": {
+            **hide_settings_secrets(point.device.to_json()),
+            "facts": get_target_facts([run]),
+        }
+    }
 
 
-def _claim(claim: Claim) -> dict[str, Any]:
+def _describe_claim(claim: Claim) -> dict[str, Any]:
     metric, known = claim.constraint.metric, claim.figure
     return {
         "constraint": claim.constraint.text,
@@ -387,17 +394,17 @@ def _claim(claim: Claim) -> dict[str, Any]:
     }
 
 
-def _figure(metric: Quantity, known: Figure, first: Figure) -> dict[str, Any]:
+def _describe_figure(metric: Quantity, known: Figure, first: Figure) -> dict[str, Any]:
     told = {
         "metric": metric.name,
         "title": metric.title,
         "meaning": metric.meaning,
         "unit": metric.unit,
     }
-    return {**told, **figure_json(known), "when_chosen": figure_json(first)}
+    return {**told, **encode_figure(known), "when_chosen": encode_figure(first)}
 
 
-def _right(run: Run | None) -> int | None:
+def _count_correct(run: Run | None) -> int | None:
     if run is None or run.evaluation is None or "truth" not in run.evaluation.arrays:
         return None
     return int(
@@ -405,7 +412,7 @@ def _right(run: Run | None) -> int | None:
     )
 
 
-def _relative(path: Path, folder: Path) -> str:
+def _format_path(path: Path, folder: Path) -> str:
     try:
         return str(path.resolve().relative_to(folder.resolve()))
     except ValueError:

@@ -16,24 +16,29 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError, MissingDependency
 from nnpipe.core.files import check_writable, write_text
 from nnpipe.experiment.database.database import RunDatabase
-from nnpipe.report.inputs.candidate import candidates_of
+from nnpipe.report.inputs.candidate import create_candidates
 from nnpipe.report.render import report_on
-from nnpipe.report.result_files import subject
-from nnpipe.workflows.candidates.stages import prepared
-from nnpipe.workflows.journal import Outcome, alone
-from nnpipe.workflows.pipeline.entries import made_from
+from nnpipe.report.result_files import read_report_subject
+from nnpipe.workflows.candidates.stages import prepare_dataset
+from nnpipe.workflows.journal import Outcome, lock_folder
+from nnpipe.workflows.pipeline.entries import build_from_settings
 from nnpipe.workflows.reporting import write_document
 from nnpipe.workflows.sweep.across_devices import DeviceSweep
-from nnpipe.workflows.sweep.budget import Spent
-from nnpipe.workflows.sweep.confirm import Confirmed, confirmed
+from nnpipe.workflows.sweep.budget import BudgetUse
+from nnpipe.workflows.sweep.confirm import Confirmation, remeasure_winner
 from nnpipe.workflows.sweep.distribute import SweepWorkers
 from nnpipe.workflows.sweep.estimates import test_samples
 from nnpipe.workflows.sweep.file import Sweep
-from nnpipe.workflows.sweep.race import Race
-from nnpipe.workflows.sweep.run import Done, PointMeasurer, not_measured, sweep_through
-from nnpipe.workflows.sweep.select import Judged, judge, level_with, ranked
-from nnpipe.workflows.sweep.summary import certificate, cheapest, summary
-from nnpipe.workflows.sweep.sweep_result import SweepResult, certificate_path
+from nnpipe.workflows.sweep.race import SuccessiveHalving
+from nnpipe.workflows.sweep.run import FinishedPoint, PointMeasurer, raise_not_measured, run_points
+from nnpipe.workflows.sweep.select import (
+    EvaluatedPoint,
+    evaluate_points,
+    find_ties,
+    rank_candidates,
+)
+from nnpipe.workflows.sweep.summary import build_certificate, build_summary, find_cheapest
+from nnpipe.workflows.sweep.sweep_result import SweepResult, get_certificate_path
 from nnpipe.workflows.workers.worker_options import WorkerOptions
 
 log = logging.getLogger("nnpipe")
@@ -67,7 +72,7 @@ def read_sweep(settings: str | Path | Mapping[str, Any], changes: Sequence[str] 
     (2, {})
     """
     check_call(read_sweep, locals())
-    return made_from(settings, changes, Sweep.from_settings)
+    return build_from_settings(settings, changes, Sweep.from_settings)
 
 
 def sweep(
@@ -145,24 +150,24 @@ def sweep(
     """
     check_call(sweep, locals())
     wanted = read_sweep(settings, changes)
-    prepared(wanted.dataset)
+    prepare_dataset(wanted.dataset)
     if workers is None:
-        return sweep_points(wanted, command, retrain=retrain, retry_failed=retry_failed)
+        return run_sweep(wanted, command, retrain=retrain, retry_failed=retry_failed)
     if database is None:
         raise ConfigError("workers: they learn from a run database what is to be done; give one")
-    content = made_from(settings, changes, dict)
+    content = build_from_settings(settings, changes, dict)
 
-    def distributed(final: Sweep) -> SweepWorkers:
+    def create_workers(final: Sweep) -> SweepWorkers:
         return SweepWorkers(
             final, content, command, database, workers, retrain=retrain, retry=retry_failed
         )
 
-    return sweep_points(
-        wanted, command, retrain=retrain, retry_failed=retry_failed, distributed=distributed
+    return run_sweep(
+        wanted, command, retrain=retrain, retry_failed=retry_failed, distributed=create_workers
     )
 
 
-def sweep_points(
+def run_sweep(
     wanted: Sweep,
     command: Sequence[str] = (),
     *,
@@ -188,7 +193,7 @@ def sweep_points(
     distributed
         Returns the workers that measure the points elsewhere; by default they are measured here.
     """
-    wanted = wanted.of_task(wanted.dataset.task)
+    wanted = wanted.with_task(wanted.dataset.task)
     check_writable(wanted.output, folder=True)
     if wanted.targets.devices:
         if distributed is not None or only_known:
@@ -197,26 +202,32 @@ def sweep_points(
                 "places"
             )
         return _on_devices(wanted, command, retrain=retrain, retry=retry_failed)
-    with alone(wanted.output), ExitStack() as stack:
-        spent: Spent | None = None
-        measure_again: Callable[[Done], Outcome] | None = not_measured if only_known else None
+    with lock_folder(wanted.output), ExitStack() as stack:
+        spent: BudgetUse | None = None
+        measure_again: Callable[[FinishedPoint], Outcome] | None = (
+            raise_not_measured if only_known else None
+        )
         if distributed is not None:
             many = stack.enter_context(distributed(wanted))
-            done, measure_again = many.through(), many.again
+            done, measure_again = many.run_points(), many.measure_again
         elif wanted.budget is None:
-            done = sweep_through(
+            done = run_points(
                 wanted, command, retrain=retrain, retry=retry_failed, only_known=only_known
             )
         else:
             with PointMeasurer(
                 wanted, command, retrain=retrain, retry=retry_failed, only_known=only_known
             ) as measurer:
-                race = Race(wanted, measurer.done, first)
+                race = SuccessiveHalving(wanted, measurer.run_point, first)
                 done, spent = race.run(), race.spent
-        judged = judge(wanted, done)
+        judged = evaluate_points(wanted, done)
         _check_measured(done, judged)
-        found = confirmed(
-            wanted, ranked(wanted, judged), command, retry=retry_failed, again=measure_again
+        found = remeasure_winner(
+            wanted,
+            rank_candidates(wanted, judged),
+            command,
+            retry=retry_failed,
+            again=measure_again,
         )
         _write(wanted, done, judged, found, spent)
         report = _report(wanted, wanted.output / "report.rst")
@@ -229,42 +240,44 @@ def _on_devices(
     """Carry out a sweep with targets: each device is judged by itself, and the cheapest that
     will do is chosen.
     """
-    with alone(wanted.output):
+    with lock_folder(wanted.output):
         with DeviceSweep(wanted, command, retrain=retrain, retry=retry) as devices:
             found = devices.results()
         done = tuple({each.point.title: each for one in found for each in one.done}.values())
         judged = tuple({each.title: each for one in found for each in one.judged}.values())
         _check_measured(done, judged)
-        best, _ = cheapest(found)
+        best, _ = find_cheapest(found)
         refuted = {
             title: reason for one in found for title, reason in one.confirmed.refuted.items()
         }
         chosen = replace(
-            Confirmed(None, None, ()) if best is None else best.confirmed, refuted=refuted
+            Confirmation(None, None, ()) if best is None else best.confirmed, refuted=refuted
         )
         for one in found:
-            _certify(
+            _write_certificate(
                 one.sweep,
                 one.judged,
                 one.confirmed,
                 one.spent,
-                certificate_path(wanted, one.device),
+                get_certificate_path(wanted, one.device),
             )
         part = wanted if best is None else best.sweep
         spent = None if best is None else best.spent
-        _certify(
+        _write_certificate(
             part,
             judged if best is None else best.judged,
             chosen,
             spent,
             wanted.output / "certificate.json",
         )
-        _dump(wanted.output / "sweep.json", summary(wanted, done, judged, chosen, spent, found))
+        _dump(
+            wanted.output / "sweep.json", build_summary(wanted, done, judged, chosen, spent, found)
+        )
         report = _report(wanted, wanted.output / "report.rst")
     return SweepResult(wanted, done, judged, chosen, report, spent, found)
 
 
-def _check_measured(done: Sequence[Done], judged: Sequence[Judged]) -> None:
+def _check_measured(done: Sequence[FinishedPoint], judged: Sequence[EvaluatedPoint]) -> None:
     """Raise :class:`ConfigError` if nothing could be measured."""
     if not judged:
         reasons = "; ".join(f"{each.point.title}: {each.outcome.reason}" for each in done[:3])
@@ -273,32 +286,36 @@ def _check_measured(done: Sequence[Done], judged: Sequence[Judged]) -> None:
 
 def _write(
     sweep: Sweep,
-    done: Sequence[Done],
-    judged: Sequence[Judged],
-    found: Confirmed,
-    spent: Spent | None,
+    done: Sequence[FinishedPoint],
+    judged: Sequence[EvaluatedPoint],
+    found: Confirmation,
+    spent: BudgetUse | None,
 ) -> None:
-    _certify(sweep, judged, found, spent, sweep.output / "certificate.json")
-    _dump(sweep.output / "sweep.json", summary(sweep, done, judged, found, spent))
+    _write_certificate(sweep, judged, found, spent, sweep.output / "certificate.json")
+    _dump(sweep.output / "sweep.json", build_summary(sweep, done, judged, found, spent))
 
 
-def _certify(
-    sweep: Sweep, judged: Sequence[Judged], found: Confirmed, spent: Spent | None, place: Path
+def _write_certificate(
+    sweep: Sweep,
+    judged: Sequence[EvaluatedPoint],
+    found: Confirmation,
+    spent: BudgetUse | None,
+    place: Path,
 ) -> None:
     """Write the certificate of the chosen candidate, or remove that of an earlier one."""
     if found.chosen is None:
         place.unlink(missing_ok=True)
         return
-    level = level_with(sweep, found.chosen, ranked(sweep, judged))
-    _dump(place, certificate(sweep, found.chosen, found, level, test_samples(sweep), spent))
+    level = find_ties(sweep, found.chosen, rank_candidates(sweep, judged))
+    _dump(place, build_certificate(sweep, found.chosen, found, level, test_samples(sweep), spent))
 
 
 def _report(sweep: Sweep, output: Path) -> Path | None:
     """Write the report from the files in the folder and return its path; ``None`` if it cannot
     be written.
     """
-    found = subject([sweep.output / "sweep.json"])
-    candidates = candidates_of(found.runs, found.sources)
+    found = read_report_subject([sweep.output / "sweep.json"])
+    candidates = create_candidates(found.runs, found.sources)
     try:
         write_document(
             report_on(candidates, sweep.title, before=found.sections, measured=found.measured),

@@ -7,18 +7,33 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nnpipe.core.foreign_text import show_text
-from nnpipe.report.inputs.sweep_file import Found
-from nnpipe.report.sections.sweep import cost_sentence, device_table, model_table
+from nnpipe.report.inputs.sweep_file import SweepFile
+from nnpipe.report.sections.sweep import (
+    build_device_table,
+    build_model_table,
+    describe_cheapest_device,
+)
 from nnpipe.report.writers.terminal import to_text
 from nnpipe.workflows.devices.device import Device
-from nnpipe.workflows.reporting import place_of
-from nnpipe.workflows.sweep.budget import Spent
-from nnpipe.workflows.sweep.confirm import Confirmed
+from nnpipe.workflows.reporting import format_report_paths
+from nnpipe.workflows.sweep.budget import BudgetUse
+from nnpipe.workflows.sweep.confirm import Confirmation
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.race import ENDED
-from nnpipe.workflows.sweep.run import Done
-from nnpipe.workflows.sweep.select import Judged, level_with, ranked, why_none
-from nnpipe.workflows.sweep.summary import DeviceResult, cheapest, summary, table, told_again
+from nnpipe.workflows.sweep.run import FinishedPoint
+from nnpipe.workflows.sweep.select import (
+    EvaluatedPoint,
+    explain_no_winner,
+    find_ties,
+    rank_candidates,
+)
+from nnpipe.workflows.sweep.summary import (
+    DeviceResult,
+    build_summary,
+    find_cheapest,
+    format_candidate_table,
+    format_remeasurement,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,11 +68,11 @@ class SweepResult:
     """
 
     sweep: Sweep
-    done: tuple[Done, ...]
-    judged: tuple[Judged, ...]
-    confirmed: Confirmed
+    done: tuple[FinishedPoint, ...]
+    judged: tuple[EvaluatedPoint, ...]
+    confirmed: Confirmation
     report: Path | None
-    spent: Spent | None = None
+    spent: BudgetUse | None = None
     by_device: tuple[DeviceResult, ...] = ()
 
     @property
@@ -65,14 +80,14 @@ class SweepResult:
         """The cheapest device on which a candidate qualifies; ``None`` without targets, or if
         there is none.
         """
-        found = cheapest(self.by_device)[0]
+        found = find_cheapest(self.by_device)[0]
         return found.device if found is not None else None
 
     @property
     def certificates(self) -> Mapping[str, Path]:
         """The paths of the certificates of the best candidates of devices, by the device's name."""
         able = [each for each in self.by_device if each.confirmed.chosen is not None]
-        return {each.device.name: certificate_path(self.sweep, each.device) for each in able}
+        return {each.device.name: get_certificate_path(self.sweep, each.device) for each in able}
 
     @property
     def chosen(self) -> str | None:
@@ -106,7 +121,11 @@ class SweepResult:
     def __str__(self) -> str:
         """Return a table of the candidates, and the chosen one or why there is none."""
         sweep = self.sweep
-        lines = [table(sweep, self.judged), "", *([str(self.spent)] if self.spent else [])]
+        lines = [
+            format_candidate_table(sweep, self.judged),
+            "",
+            *([str(self.spent)] if self.spent else []),
+        ]
         lines += [f"failed: {title}: {reason}" for title, reason in self.failures.items()]
         lines += [
             f"{d.point.title}: {d.outcome.reason}"
@@ -115,25 +134,29 @@ class SweepResult:
         ]
         if sweep.impossible:
             lines.append(f"{len(sweep.impossible)} combinations cannot be (--dry-run lists them)")
-        lines += self._devices() if self.by_device else self._choice(sweep, self.judged, self.done)
-        return "\n".join([*lines, *([place_of(self.report)] if self.report else [])])
+        lines += (
+            self._describe_devices()
+            if self.by_device
+            else self._describe_choice(sweep, self.judged, self.done)
+        )
+        return "\n".join([*lines, *([format_report_paths(self.report)] if self.report else [])])
 
-    def _choice(
-        self, sweep: Sweep, judged: Sequence[Judged], done: Sequence[Done]
+    def _describe_choice(
+        self, sweep: Sweep, judged: Sequence[EvaluatedPoint], done: Sequence[FinishedPoint]
     ) -> Iterator[str]:
         """Yield lines about the chosen candidate, or why there is none."""
         found = self.confirmed
         if found.chosen is None:
             yield "no candidate qualifies:"
-            yield from (f"  {line}" for line in why_none(judged, found.refuted))
+            yield from (f"  {line}" for line in explain_no_winner(judged, found.refuted))
             return
         yield from (
             f"did not hold when measured again: {title}: {reason}"
             for title, reason in found.refuted.items()
         )
         yield f"chosen by {sweep.choose.name}: {self.chosen}"
-        yield from (f"  {line}" for line in told_again(sweep, found))
-        level = level_with(sweep, found.chosen, ranked(sweep, judged))
+        yield from (f"  {line}" for line in format_remeasurement(sweep, found))
+        level = find_ties(sweep, found.chosen, rank_candidates(sweep, judged))
         if level:
             yield f"  cannot be told from it in {sweep.choose.name}: {', '.join(level)}"
         undecided = [each.point.title for each in done if each.stopped == ENDED]
@@ -145,26 +168,28 @@ class SweepResult:
         yield f"model: {self.model}"
         yield f"certificate: {self.certificate}"
 
-    def _devices(self) -> Iterator[str]:
+    def _describe_devices(self) -> Iterator[str]:
         """Yield lines about the devices, the cheapest one that will do, and its candidate."""
-        found = Found.from_json(
-            summary(self.sweep, self.done, self.judged, self.confirmed, self.spent, self.by_device)
+        found = SweepFile.from_json(
+            build_summary(
+                self.sweep, self.done, self.judged, self.confirmed, self.spent, self.by_device
+            )
         )
-        yield to_text(model_table(found))
+        yield to_text(build_model_table(found))
         yield ""
-        yield to_text(device_table(found))
+        yield to_text(build_device_table(found))
         yield from (f"{each.device.name}: {each.away}" for each in self.by_device if each.away)
         yield ""
-        best = cheapest(self.by_device)[0]
+        best = find_cheapest(self.by_device)[0]
         if best is not None:
-            yield cost_sentence(found)
-            yield from self._choice(best.sweep, best.own, best.done)
+            yield describe_cheapest_device(found)
+            yield from self._describe_choice(best.sweep, best.own, best.done)
             return
         yield "no candidate qualifies on any device:"
         for each in self.by_device:
-            yield from (f"  {line}" for line in why_none(each.own, each.confirmed.refuted))
+            yield from (f"  {line}" for line in explain_no_winner(each.own, each.confirmed.refuted))
 
 
-def certificate_path(sweep: Sweep, device: Device) -> Path:
+def get_certificate_path(sweep: Sweep, device: Device) -> Path:
     """Return the path of the certificate of a device's best candidate."""
     return sweep.output / "certificates" / f"{device.name}.json"

@@ -12,19 +12,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.artifact import Artifact, get_sidecar_path
 from nnpipe.core.closing import Closing
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.searching.database_trials import DatabaseTrials
 from nnpipe.searching.trial_store import LeaseLost, TrialLease
 from nnpipe.storage.storage import Storage, get_files, open_storage, put_files
-from nnpipe.workflows.candidates.stages import prepared, train_once
-from nnpipe.workflows.journal import said
-from nnpipe.workflows.search.workers import worker_name
+from nnpipe.workflows.candidates.stages import prepare_dataset, train_once
+from nnpipe.workflows.journal import get_error_message
+from nnpipe.workflows.search.workers import format_worker_name
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.points import Model
 from nnpipe.workflows.sweep.run import PointMeasurer
-from nnpipe.workflows.workers.machine_turns import MachineTurns, is_of_kind, renewed
+from nnpipe.workflows.workers.machine_turns import MachineTurns, is_of_kind, renew_trial_lease
 from nnpipe.workflows.workers.worker_process import WorkerTask
 
 RESULT, ARTIFACT, DESCRIPTION = "result.json", "artifact", "description.json"
@@ -49,8 +49,8 @@ def work(task: WorkerTask, settings: Mapping[str, Any], folder: Path) -> None:
     """
     scratch = folder / f"scratch-{hashlib.sha256(task.worker.encode()).hexdigest()[:8]}"
     storage = open_storage(task.storage)
-    wanted = _here(settings, scratch, storage)
-    name = worker_name(task.worker, 0)
+    wanted = _prepare_sweep(settings, scratch, storage)
+    name = format_worker_name(task.worker, 0)
     measures = is_of_kind(settings["measure_on"])
     with task.database() as database, _PointWorker(wanted, storage, settings["command"]) as worker:
         trainings = DatabaseTrials(database, task.search)
@@ -60,7 +60,7 @@ def work(task: WorkerTask, settings: Mapping[str, Any], folder: Path) -> None:
             for store in (points, trainings) if measures else (trainings,):
                 lease = store.lease(name, lambda number: None, 0)
                 if lease is not None:
-                    worker.carry_out(store, lease)
+                    worker.run_lease(store, lease)
                     idle = time.monotonic()
                     break
             else:
@@ -69,7 +69,7 @@ def work(task: WorkerTask, settings: Mapping[str, Any], folder: Path) -> None:
                 time.sleep(_PAUSE)
 
 
-def _here(settings: Mapping[str, Any], scratch: Path, storage: Storage) -> Sweep:
+def _prepare_sweep(settings: Mapping[str, Any], scratch: Path, storage: Storage) -> Sweep:
     """Return the sweep with its files on this machine; those of models that are not trained are
     fetched.
     """
@@ -86,8 +86,8 @@ def _here(settings: Mapping[str, Any], scratch: Path, storage: Storage) -> Sweep
             entry["arguments"] = {**entry["arguments"], "model_path": str(path)}
         models.append(entry)
     found = Sweep.from_settings({**content, "models": models, "output": str(scratch)})
-    prepared(found.dataset)
-    return found.of_task(found.dataset.task)
+    prepare_dataset(found.dataset)
+    return found.with_task(found.dataset.task)
 
 
 class _PointWorker(Closing):
@@ -116,20 +116,20 @@ class _PointWorker(Closing):
             self._measurer.close()
         self._measurer = None
 
-    def carry_out(self, store: DatabaseTrials, lease: TrialLease) -> None:
+    def run_lease(self, store: DatabaseTrials, lease: TrialLease) -> None:
         """Carry out one training or point, and end its trial with the hash of its files."""
         configuration = dict(lease.trial.configuration or {})
         begin = time.monotonic()
         try:
-            with renewed(store, lease):
+            with renew_trial_lease(store, lease):
                 try:
                     files = (
-                        self._trained(configuration)
+                        self._train_model(configuration)
                         if "train" in configuration
-                        else self._measured(configuration)
+                        else self._measure_point(configuration)
                     )
                 except NNPipeError as error:
-                    store.fail(lease, said(error)[:2000])
+                    store.fail(lease, get_error_message(error)[:2000])
                 else:
                     store.finish(
                         lease,
@@ -139,10 +139,10 @@ class _PointWorker(Closing):
         except LeaseLost:
             return  # another worker does it
 
-    def _trained(self, configuration: Mapping[str, Any]) -> dict[str, Path]:
+    def _train_model(self, configuration: Mapping[str, Any]) -> dict[str, Path]:
         (model,) = [each for each in self._sweep.models if each.title == configuration["train"]]
         record = model.path.with_name(f"{model.path.name}.training.json")
-        with self._turns.working():
+        with self._turns.acquire_shared():
             train_once(
                 model.wrapper,
                 self._sweep.dataset,
@@ -151,31 +151,31 @@ class _PointWorker(Closing):
                 record=record,
                 retrain=bool(configuration.get("again")),
             )
-        return weight_files(model.path)
+        return list_weight_files(model.path)
 
-    def _measured(self, configuration: Mapping[str, Any]) -> dict[str, Path]:
+    def _measure_point(self, configuration: Mapping[str, Any]) -> dict[str, Path]:
         point = self._points.get(configuration["point"])
         if point is None:
             raise ConfigError(f"{configuration['point']} is not possible on this machine")
-        measurer = self._measurer_of(point.model, configuration["weights"])
+        measurer = self._get_measurer(point.model, configuration["weights"])
         (point,) = [each for each in measurer.points if each.title == point.title]
-        path = measurer.artifact_path(point)
+        path = measurer.get_artifact_path(point)
         if configuration.get("again"):
             if path is not None:
                 self._fetch(configuration["again"], path)
-            outcome = measurer.measured_again(point)
+            outcome = measurer.remeasure_point(point)
         else:
-            outcome = measurer.done(point, self._sweep.verify).outcome
+            outcome = measurer.run_point(point, self._sweep.verify).outcome
         if outcome.run is None:
             raise NNPipeError(outcome.reason)
         result = self._sweep.output / RESULT
         outcome.run.write(result)
         files = {RESULT: result}
         if path is not None:
-            files |= {ARTIFACT: path, DESCRIPTION: sidecar_of(path)}
+            files |= {ARTIFACT: path, DESCRIPTION: get_sidecar_path(path)}
         return files
 
-    def _measurer_of(self, model: Model, weights: str) -> PointMeasurer:
+    def _get_measurer(self, model: Model, weights: str) -> PointMeasurer:
         """Return what measures the points of a model whose weights have this hash; that of
         another one is closed.
         """
@@ -201,22 +201,22 @@ class _PointWorker(Closing):
     def _fetch(self, files: str, path: Path) -> None:
         """Fetch the compiled model of the first measurement, unless it is here."""
         folder = self._sweep.output / FETCHED
-        place_artifact(get_files(self._storage, files, folder), path)
+        move_artifact(get_files(self._storage, files, folder), path)
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def weight_files(path: Path) -> dict[str, Path]:
+def list_weight_files(path: Path) -> dict[str, Path]:
     """Return the file of a model's weights, its description and the files with weights beside
     it, by name.
     """
-    from nnpipe.workflows.pipeline.run import weight_paths
+    from nnpipe.workflows.pipeline.run import list_weight_paths
 
-    return {each.name: each for each in weight_paths(path)}
+    return {each.name: each for each in list_weight_paths(path)}
 
 
-def place_artifact(files: Mapping[str, Path], path: Path) -> None:
+def move_artifact(files: Mapping[str, Path], path: Path) -> None:
     """Move the compiled model of a point's files to a path, with its description."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    files[DESCRIPTION].replace(sidecar_of(path))
+    files[DESCRIPTION].replace(get_sidecar_path(path))
     files[ARTIFACT].replace(path)
     Artifact.read(path)

@@ -9,17 +9,22 @@ from typing import Any
 
 from nnpipe.core.argument_checks import check_range
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.files import check_writable, replacing_folder
+from nnpipe.core.files import check_writable, replace_folder_atomically
 from nnpipe.core.runtime import Runtime
-from nnpipe.report.task_section import pictures_of
+from nnpipe.report.task_section import find_task_pictures
 from nnpipe.workflows.candidates.deployment import Deployment
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 from nnpipe.workflows.testrun import prompt_run
 from nnpipe.workflows.testrun.picture_run import TASK
-from nnpipe.workflows.testrun.prompt_run import answers_prompts
-from nnpipe.workflows.testrun.run import Tried, candidate_of
-from nnpipe.workflows.testrun.testrun import TestrunResult, check_free, facts_of, write_folder
-from nnpipe.workflows.user_inputs.inputs import opened_by, working_folder
+from nnpipe.workflows.testrun.prompt_run import can_answer_prompts
+from nnpipe.workflows.testrun.run import StepOutcome, build_candidate
+from nnpipe.workflows.testrun.testrun import (
+    TestrunResult,
+    check_free,
+    describe_testrun,
+    write_folder,
+)
+from nnpipe.workflows.user_inputs.inputs import create_working_folder, import_model
 
 _LARGEST = 1 << 20  # letters of a list of classes
 
@@ -78,22 +83,22 @@ def run_on_pictures(
     output = check_writable(output, folder=True)
     check_free(output)
     if task is not None:
-        pictures_of(task)
-    names = () if class_list is None else _names_in(class_list)
+        find_task_pictures(task)
+    names = () if class_list is None else _read_names(class_list)
     try:
         with ExitStack() as stack:
-            working = stack.enter_context(working_folder())
+            working = stack.enter_context(create_working_folder())
             folders = [working / str(number) for number in range(len(models))]
             for own in folders:
                 own.mkdir()
             opened = [
-                opened_by(model, own, None, None)[0]
+                import_model(model, own, None, None)[0]
                 for model, own in zip(models, folders, strict=True)
             ]
             candidates = [
-                candidate_of(wrapper, path, runtime, deployment) for wrapper, path in opened
+                build_candidate(wrapper, path, runtime, deployment) for wrapper, path in opened
             ]
-            folder = stack.enter_context(replacing_folder(output))
+            folder = stack.enter_context(replace_folder_atomically(output))
             titles = [str(path) for _, path in opened]
             request = {
                 "candidates": [each.to_json() for each in candidates],
@@ -107,7 +112,7 @@ def run_on_pictures(
                 "as_is": False,
                 "batch_size": 1,
             }
-            texts = [answers_prompts(wrapper) for wrapper, _ in opened]
+            texts = [can_answer_prompts(wrapper) for wrapper, _ in opened]
             if any(texts) != all(texts):
                 raise ConfigError(
                     "one model answers prompts, and the other does not: both are to be given the "
@@ -116,11 +121,13 @@ def run_on_pictures(
             task_of = prompt_run.TASK if all(texts) else TASK
             with Worker(task_of, shown=True) as worker:
                 told = f"testing {' and '.join(titles)}"
-                steps = tuple(Tried(**found) for found in worker.attempt(told, request, time_limit))
+                steps = tuple(
+                    StepOutcome(**found) for found in worker.attempt(told, request, time_limit)
+                )
             facts = {
                 f"{name}{f' ({number})' if len(candidates) > 1 else ''}": fact
                 for number, candidate in enumerate(candidates, 1)
-                for name, fact in facts_of(candidate, {}, source).items()
+                for name, fact in describe_testrun(candidate, {}, source).items()
             }
             files = write_folder(
                 folder, title or f"Test of {', '.join(titles)}", facts, steps, command
@@ -130,7 +137,7 @@ def run_on_pictures(
     return TestrunResult(output, steps, facts, files)
 
 
-def _names_in(path: Path) -> tuple[str, ...]:
+def _read_names(path: Path) -> tuple[str, ...]:
     """Return the lines of a text file; raise :class:`ConfigError` if it is none."""
     try:
         with open(path, encoding="utf-8-sig") as file:

@@ -12,43 +12,45 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.evaluation import samples_not_finite
+from nnpipe.core.evaluation import find_nonfinite_samples
 from nnpipe.core.preprocessing import IMAGE_SIZE
-from nnpipe.core.task import all_tasks
+from nnpipe.core.task import list_tasks
 from nnpipe.core.tensors import Batch
 from nnpipe.plugins.plugin import OUTPUT
-from nnpipe.report.formatting import clean, shortened
-from nnpipe.report.task_section import TaskPictures, draws, pictures_of
-from nnpipe.workflows.testrun.picture_sources import pictures_in
+from nnpipe.report.formatting import clean, shorten
+from nnpipe.report.task_section import TaskPictures, find_task_pictures, has_task_pictures
+from nnpipe.workflows.testrun.picture_sources import iter_pictures
 from nnpipe.workflows.testrun.predictor import Predictor
-from nnpipe.workflows.testrun.run import Tried, opened
+from nnpipe.workflows.testrun.run import StepOutcome, open_predictor
 
-TASK = f"{__name__}:carry_out"
+TASK = f"{__name__}:run_picture_request"
 """The function that the subprocess calls."""
 
 _WIDEST = 800  # pixels of a drawn picture
 _LINE = 14
 
 
-def carry_out(request: Mapping[str, Any]) -> list[dict[str, Any]]:
+def run_picture_request(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Run the candidates on the pictures, and write a drawing of each, those first in which
     candidates differ most.
     """
     folder, differences, names = Path(request["folder"]) / OUTPUT, [], []
     folder.mkdir(parents=True)
     with ExitStack() as stack:
-        predictors = [stack.enter_context(opened(each, request)) for each in request["candidates"]]
-        task = pictures_of(request["task"] or _task_of(predictors))
-        class_names = request["class_names"] or _class_names(predictors)
+        predictors = [
+            stack.enter_context(open_predictor(each, request)) for each in request["candidates"]
+        ]
+        task = find_task_pictures(request["task"] or _choose_task(predictors))
+        class_names = request["class_names"] or _find_class_names(predictors)
         for number, (name, picture) in enumerate(
-            pictures_in(request["data"], request["most"], request["every"])
+            iter_pictures(request["data"], request["most"], request["every"])
         ):
             given: dict[str, npt.NDArray[Any]] = {
                 "image": picture[None],
                 IMAGE_SIZE: np.array([picture.shape[:2]], np.int32),
             }
             found = [each.predictions(given) for each in predictors]
-            differences.append(_difference(task, picture, found))
+            differences.append(_compute_difference(task, picture, found))
             names.append(name)
             _write(folder / f"{number}.jpg", task, picture, found, request["titles"], class_names)
     order = np.argsort(-np.array(differences), kind="stable").tolist()
@@ -64,10 +66,10 @@ def carry_out(request: Mapping[str, Any]) -> list[dict[str, Any]]:
         if len(request["candidates"]) > 1
         else ""
     )
-    return [Tried(f"{len(order):,} pictures{beside}", OUTPUT).to_json()]
+    return [StepOutcome(f"{len(order):,} pictures{beside}", OUTPUT).to_json()]
 
 
-def _difference(
+def _compute_difference(
     task: TaskPictures, picture: npt.NDArray[np.uint8], found: Sequence[Batch]
 ) -> float:
     """Return how much two models differ: infinitely if one of them gives no finite answer; 0 of
@@ -76,18 +78,18 @@ def _difference(
     lost = [_is_lost(each) for each in found]
     if len(found) < 2 or all(lost):
         return 0.0
-    return math.inf if any(lost) else task.difference(picture, found[0], found[1])
+    return math.inf if any(lost) else task.measure_difference(picture, found[0], found[1])
 
 
 def _is_lost(predictions: Batch) -> bool:
-    return bool(samples_not_finite(predictions, 1).any())
+    return bool(find_nonfinite_samples(predictions, 1).any())
 
 
-def _task_of(predictors: Sequence[Predictor]) -> str:
+def _choose_task(predictors: Sequence[Predictor]) -> str:
     """Return the task of the models' decoders, or else the one that judges a score for each
     class.
     """
-    told = [_tasks_of(each) for each in predictors]
+    told = [_list_tasks(each) for each in predictors]
     common = [task for task in told[0] if all(task in tasks for tasks in told)]
     if len(common) == 1:
         return common[0]
@@ -100,15 +102,15 @@ def _task_of(predictors: Sequence[Predictor]) -> str:
     )
 
 
-def _tasks_of(predictor: Predictor) -> tuple[str, ...]:
+def _list_tasks(predictor: Predictor) -> tuple[str, ...]:
     """Return the tasks that a model may be for and that draw into pictures."""
     decoder = predictor.wrapper.output_decoder
     if decoder is None:
-        return tuple(task.name for task in all_tasks() if task.scores_classes)
-    return tuple(task for task in decoder.tasks if draws(task)) or decoder.tasks
+        return tuple(task.name for task in list_tasks() if task.scores_classes)
+    return tuple(task for task in decoder.tasks if has_task_pictures(task)) or decoder.tasks
 
 
-def _class_names(predictors: Sequence[Predictor]) -> tuple[str, ...]:
+def _find_class_names(predictors: Sequence[Predictor]) -> tuple[str, ...]:
     """Return the names of the classes that the description beside a model states; none if it
     does not.
     """
@@ -130,7 +132,7 @@ def _write(
     drawn = [
         (picture, "the outputs are NaN or infinite")
         if _is_lost(each)
-        else task.drawn(picture, each, class_names)
+        else task.draw(picture, each, class_names)
         for each in found
     ]
     width = min(picture.shape[1], _WIDEST)
@@ -147,7 +149,7 @@ def _write(
         left = place * (width + 4)
         for row, text in enumerate(texts):
             pen.text(
-                (left + 2, 2 + row * _LINE), shortened(clean(text, 300), width // 6), fill=(0, 0, 0)
+                (left + 2, 2 + row * _LINE), shorten(clean(text, 300), width // 6), fill=(0, 0, 0)
             )
         whole.paste(
             Image.fromarray(image).resize((width, height), Image.Resampling.BILINEAR), (left, above)

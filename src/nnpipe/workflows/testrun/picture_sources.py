@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.errors import ConfigError, DatasetError, MissingDependency
-from nnpipe.datasets.image_files import SUFFIXES, decoded_whole
+from nnpipe.datasets.image_files import SUFFIXES, decode_whole_image
 
 _LOG = logging.getLogger(__name__)
 _PIXELS = 64 << 20
@@ -31,7 +31,7 @@ _SETTINGS = {
 }
 
 
-def frames(
+def iter_frames(
     opened: str | int, source: str, every: int = 1
 ) -> Iterator[tuple[str, npt.NDArray[np.uint8]]]:
     """Yield names and pixels ``(height, width, 3)`` of the frames of a video or a camera.
@@ -56,7 +56,7 @@ def frames(
     MissingDependency
         If OpenCV is not installed.
     """
-    with _quietly():
+    with _suppress_opencv_log():
         try:
             import cv2
         except ImportError:
@@ -65,10 +65,10 @@ def frames(
                 f"'nnpipe[video]'"
             ) from None
         cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
-        capture = _capture(cv2, opened)
+        capture = _open_capture(cv2, opened)
         try:
             if not capture.isOpened():
-                raise ConfigError(f"{source}: {_nothing_in(opened)}")
+                raise ConfigError(f"{source}: {_explain_no_picture(opened)}")
             if (
                 capture.get(cv2.CAP_PROP_FRAME_WIDTH) * capture.get(cv2.CAP_PROP_FRAME_HEIGHT)
                 > _PIXELS
@@ -81,9 +81,9 @@ def frames(
                     continue
                 there, frame = capture.retrieve()
                 if there:
-                    yield f"frame-{number:06d}", np.ascontiguousarray(_coloured(frame))
+                    yield f"frame-{number:06d}", np.ascontiguousarray(_convert_to_rgb(frame))
             if not number:
-                raise ConfigError(f"{source}: {_nothing_in(opened)}")
+                raise ConfigError(f"{source}: {_explain_no_picture(opened)}")
             if number < _MOSTLY * announced:
                 _LOG.warning(
                     "%s announces %d frames, and %d can be read: it is damaged",
@@ -95,14 +95,14 @@ def frames(
             capture.release()
 
 
-def _coloured(frame: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+def _convert_to_rgb(frame: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     """Return a frame with red, green and blue, in this order; OpenCV has blue first, and may
     have grey frames.
     """
     return np.repeat(frame[..., None], 3, axis=2) if frame.ndim == 2 else frame[..., 2::-1]
 
 
-def _nothing_in(opened: str | int) -> str:
+def _explain_no_picture(opened: str | int) -> str:
     if isinstance(opened, int):
         return "OpenCV finds no such camera, or may not use it"
     return (
@@ -111,7 +111,7 @@ def _nothing_in(opened: str | int) -> str:
     )
 
 
-def _capture(cv2: Any, opened: str | int) -> Any:
+def _open_capture(cv2: Any, opened: str | int) -> Any:
     """Return a capture; files are opened by FFmpeg where OpenCV has it, for only its formats are
     restricted here.
     """
@@ -121,7 +121,7 @@ def _capture(cv2: Any, opened: str | int) -> Any:
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
+def _suppress_opencv_log() -> Iterator[None]:
     before = {name: os.environ.get(name) for name in _SETTINGS}
     os.environ.update(_SETTINGS)
     try:
@@ -140,7 +140,7 @@ CAMERA = "camera"
 _VIDEOS = frozenset({".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg", ".ogv"})
 
 
-def pictures_in(
+def iter_pictures(
     source: str, most: int, every: int = 1
 ) -> Iterator[tuple[str, npt.NDArray[np.uint8]]]:
     """Yield names and pixels ``(height, width, 3)`` of the first pictures of a source.
@@ -168,7 +168,7 @@ def pictures_in(
         number = source.partition(":")[2] or "0"
         if not number.isdecimal() or len(number) > 3:
             raise ConfigError(f"{source}: a camera is camera, or camera:N with its number")
-        yield from islice(frames(int(number), source, every), most)
+        yield from islice(iter_frames(int(number), source, every), most)
     elif path.is_dir():
         files = sorted(
             each for each in path.rglob("*") if each.suffix.lower() in SUFFIXES and each.is_file()
@@ -176,13 +176,13 @@ def pictures_in(
         if not files:
             raise ConfigError(f"{path} holds no image files ({', '.join(sorted(SUFFIXES))})")
         for each in files[::every][:most]:
-            yield each.stem, decoded_whole(each, 3)
+            yield each.stem, decode_whole_image(each, 3)
     elif not path.is_file():
         raise ConfigError(f"{path}: no such folder, image or video; a camera is named {CAMERA}")
     elif path.suffix.lower() in _VIDEOS:
-        yield from islice(frames(str(path), source, every), most)
+        yield from islice(iter_frames(str(path), source, every), most)
     elif path.suffix.lower() in SUFFIXES:
-        yield path.stem, decoded_whole(path, 3)
+        yield path.stem, decode_whole_image(path, 3)
     else:
         raise ConfigError(
             f"{path}: by its ending neither an image nor a video; --plugin names what loads other "

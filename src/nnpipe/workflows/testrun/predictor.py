@@ -13,10 +13,10 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.output_decoder import with_inputs
 from nnpipe.core.quantization import adapt_inputs, adapt_outputs, quantize_linear
 from nnpipe.core.session import InferenceSession
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, batch_size
-from nnpipe.measuring.sample_route import fixed_size
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, get_batch_size
+from nnpipe.measuring.sample_route import get_fixed_size
 from nnpipe.plugins.steps import as_array
-from nnpipe.workflows.verification.compare_outputs import real
+from nnpipe.workflows.verification.compare_outputs import dequantize_values
 
 
 @dataclass(frozen=True)
@@ -54,41 +54,42 @@ class Predictor:
         NNPipeError
             If the data do not fit the model, or the model fails.
         """
-        joined = self.predictions(self._named(data, self.wrapper.io))
+        joined = self.predictions(self._match_inputs(data, self.wrapper.io))
         return next(iter(joined.values())) if len(joined) == 1 else joined
 
     def predictions(self, whole: Batch) -> Batch:
         """Return the model's outputs by name for samples by name; otherwise as :meth:`predict`."""
         io = self.wrapper.io
-        count = batch_size(whole)
+        count = get_batch_size(whole)
         if not count or any(len(array) != count for array in whole.values()):
             lengths = ", ".join(f"{name}: {len(array)}" for name, array in whole.items()) or "none"
             raise SpecMismatch(f"expected samples, as many for each input; found {lengths}")
-        fixed = fixed_size(self.session.io) or fixed_size(io)
+        fixed = get_fixed_size(self.session.io) or get_fixed_size(io)
         size = fixed or self.size
-        parts = list(_parts(whole, count, size))
+        parts = list(_iter_parts(whole, count, size))
         outputs = [self._run(part, io, fixed) for part in parts]
-        counts = [batch_size(part) for part in parts]
+        counts = [get_batch_size(part) for part in parts]
         return {
-            name: _joined(name, [found[name] for found in outputs], counts) for name in outputs[0]
+            name: _join_outputs(name, [found[name] for found in outputs], counts)
+            for name in outputs[0]
         }
 
-    def _named(self, data: Any, io: IOSpec) -> dict[str, np.ndarray[Any, Any]]:
+    def _match_inputs(self, data: Any, io: IOSpec) -> dict[str, np.ndarray[Any, Any]]:
         names = [spec.name for spec in io.inputs]
         if isinstance(data, Mapping):
-            return {str(name): _array(value, str(name)) for name, value in data.items()}
+            return {str(name): _to_array(value, str(name)) for name, value in data.items()}
         if len(names) > 1:
             raise SpecMismatch(
                 f"the model takes {', '.join(names)}: give a dict with an array for each"
             )
-        return {names[0]: _array(data, names[0])}
+        return {names[0]: _to_array(data, names[0])}
 
     def _run(self, part: Batch, io: IOSpec, fixed: int | None) -> Batch:
-        count = batch_size(part)
+        count = get_batch_size(part)
         specs = {spec.name: spec for spec in io.inputs}
         given = {
-            n: _fitted(a, specs[n]) if n in specs else a
-            for n, a in self._preprocessed(part).items()
+            n: _convert_dtype(a, specs[n]) if n in specs else a
+            for n, a in self._preprocess(part).items()
         }
         if fixed is not None and count < fixed:
             given = {
@@ -107,9 +108,9 @@ class Predictor:
             return self.wrapper.postprocess(
                 with_inputs(self.wrapper.output_decoder, outputs, given, io, io)
             )
-        return {spec.name: real(outputs[spec.name], spec) for spec in io.outputs}
+        return {spec.name: dequantize_values(outputs[spec.name], spec) for spec in io.outputs}
 
-    def _preprocessed(self, part: Batch) -> Batch:
+    def _preprocess(self, part: Batch) -> Batch:
         if not self.processed:
             return part
         try:
@@ -126,7 +127,7 @@ class Predictor:
             ) from error
 
 
-def _array(value: Any, name: str) -> np.ndarray[Any, Any]:
+def _to_array(value: Any, name: str) -> np.ndarray[Any, Any]:
     try:
         array = as_array(value)
     except Exception as error:
@@ -140,12 +141,12 @@ def _array(value: Any, name: str) -> np.ndarray[Any, Any]:
     return array
 
 
-def _parts(whole: Batch, count: int, size: int) -> Iterator[Batch]:
+def _iter_parts(whole: Batch, count: int, size: int) -> Iterator[Batch]:
     for first in range(0, count, size):
         yield {name: array[first : first + size] for name, array in whole.items()}
 
 
-def _fitted(array: np.ndarray[Any, Any], spec: TensorSpec) -> np.ndarray[Any, Any]:
+def _convert_dtype(array: np.ndarray[Any, Any], spec: TensorSpec) -> np.ndarray[Any, Any]:
     """Return an array in the model's element type; raise if a number changes by more than
     rounding.
     """
@@ -164,7 +165,7 @@ def _fitted(array: np.ndarray[Any, Any], spec: TensorSpec) -> np.ndarray[Any, An
     return stored if np.array_equal(stored, array) else array
 
 
-def _joined(
+def _join_outputs(
     name: str, parts: Sequence[np.ndarray[Any, Any]], counts: Sequence[int]
 ) -> np.ndarray[Any, Any]:
     if len(parts) == 1:

@@ -10,28 +10,28 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.files import write_text
-from nnpipe.core.foreign_text import csv_text
+from nnpipe.core.foreign_text import format_csv
 from nnpipe.core.generation import NONE, PROMPT, REQUEST_NS, TOKENS
 from nnpipe.core.model import ModelWrapper
 from nnpipe.datasets.texts import PromptsDataset
 from nnpipe.plugins.plugin import OUTPUT
 from nnpipe.report.formatting import clean
-from nnpipe.workflows.progress import bar
+from nnpipe.workflows.progress import show_progress
 from nnpipe.workflows.testrun.predictor import Predictor
-from nnpipe.workflows.testrun.run import Tried, opened
+from nnpipe.workflows.testrun.run import StepOutcome, open_predictor
 
-TASK = f"{__name__}:carry_out"
+TASK = f"{__name__}:run_prompt_request"
 """The function that the subprocess calls."""
 
 _LONGEST = 2000  # letters of a text in the table
 
 
-def answers_prompts(wrapper: ModelWrapper) -> bool:
+def can_answer_prompts(wrapper: ModelWrapper) -> bool:
     """Return whether a model answers prompts with text."""
     return any(spec.name == PROMPT for spec in wrapper.io.inputs)
 
 
-def carry_out(request: Mapping[str, Any]) -> list[dict[str, Any]]:
+def run_prompt_request(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Answer the prompts, and write a table of the answers, those first in which the candidates
     differ.
     """
@@ -42,10 +42,12 @@ def carry_out(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     numbers = np.arange(len(prompts))[:: request["every"]][: request["most"]]
     rows = []
     with ExitStack() as stack:
-        predictors = [stack.enter_context(opened(each, request)) for each in request["candidates"]]
-        for number in bar(numbers.tolist(), "testing", len(numbers)):
+        predictors = [
+            stack.enter_context(open_predictor(each, request)) for each in request["candidates"]
+        ]
+        for number in show_progress(numbers.tolist(), "testing", len(numbers)):
             given, _ = prompts.read(np.array([number]))
-            answers = [_answer(each, given) for each in predictors]
+            answers = [_generate_answer(each, given) for each in predictors]
             rows.append(
                 (number, *(str(given[name][0]) for name in ("prompt", "reference")), answers)
             )
@@ -66,14 +68,14 @@ def carry_out(request: Mapping[str, Any]) -> list[dict[str, Any]]:
         ]
         line = [number + 1, clean(prompt, _LONGEST), clean(reference, _LONGEST), *cells]
         lines.append(dict(zip(columns, line, strict=True)))
-    write_text(folder / "answers.csv", csv_text(columns, lines))
+    write_text(folder / "answers.csv", format_csv(columns, lines))
     beside = (
         f", {sum(differing):,} of which the models answer differently come first" if several else ""
     )
-    return [Tried(f"{len(rows):,} prompts{beside}", OUTPUT).to_json()]
+    return [StepOutcome(f"{len(rows):,} prompts{beside}", OUTPUT).to_json()]
 
 
-def _answer(predictor: Predictor, given: Mapping[str, Any]) -> tuple[str, int, float]:
+def _generate_answer(predictor: Predictor, given: Mapping[str, Any]) -> tuple[str, int, float]:
     """Return the text of an answer, the number of its tokens, and the milliseconds that it took."""
     found = predictor.predictions(given)
     tokens = int(np.count_nonzero(found[TOKENS][0] != NONE))

@@ -12,24 +12,24 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
-from nnpipe.core.leases import temporary_folder
+from nnpipe.core.leases import create_temporary_folder
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
 from nnpipe.modelwrappers.files.file_formats import format_of
 from nnpipe.plugins.plugin import OUTPUT, PROCESS_MODEL_OUTPUT, Plugin, load_plugin
-from nnpipe.plugins.steps import PluginStep, steps_of
+from nnpipe.plugins.steps import PluginStep, iterate_steps
 from nnpipe.workflows.candidates.deployment import Deployment
-from nnpipe.workflows.candidates.model_files import runtime_for
+from nnpipe.workflows.candidates.model_files import find_runtime
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import check_plan
-from nnpipe.workflows.progress import bar
+from nnpipe.workflows.progress import show_progress
 from nnpipe.workflows.testrun.predictor import Predictor
 
 TASKS = __name__
 """The module of the function that the subprocess calls."""
 
 
-def candidate_of(
+def build_candidate(
     wrapper: ModelWrapper, path: Path, runtime: Runtime | None, deployment: Deployment | None
 ) -> CandidateSpec:
     """Return the candidate that runs a model, as it is or exported.
@@ -48,7 +48,7 @@ def candidate_of(
         format = weights  # the wrapper will report what is wrong with the file
     remote = deployment is not None
     if runtime is None and (not remote and format != weights):
-        runtime = runtime_for(path, format)
+        runtime = find_runtime(path, format)
     if runtime is None and not remote:
         wrapper.check_installed()
         return CandidateSpec(path.name, wrapper, path)
@@ -74,7 +74,7 @@ def candidate_of(
 
 
 @dataclass
-class Tried:
+class StepOutcome:
     """The outcome of one step.
 
     Parameters
@@ -102,7 +102,7 @@ class Tried:
 # -- in the subprocess -----------------------------------------------------------------------------
 
 
-def carry_out(request: Mapping[str, Any]) -> list[dict[str, Any]]:
+def run_testrun_request(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Load the data, run the model, and let the plugin write into subfolders of the given
     folder.
     """
@@ -111,10 +111,10 @@ def carry_out(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     writer = load_plugin(**plugins["output plugin"]) if "output plugin" in plugins else loader
     test = loader.load_test_data(Path(request["data"]))
     folder, found = Path(request["folder"]), []
-    with opened(request["candidate"], request) as predictor:
-        for step in bar(steps_of(test, loader.name), "testing", test.steps):
+    with open_predictor(request["candidate"], request) as predictor:
+        for step in show_progress(iterate_steps(test, loader.name), "testing", test.steps):
             width = len(str(test.steps))
-            tried = Tried(
+            tried = StepOutcome(
                 step.title, OUTPUT if test.steps == 1 else f"{OUTPUT}/step-{step.number:0{width}}"
             )
             try:
@@ -128,7 +128,7 @@ def carry_out(request: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _try(
-    step: PluginStep, predictor: Predictor, writer: Plugin, folder: Path, tried: Tried
+    step: PluginStep, predictor: Predictor, writer: Plugin, folder: Path, tried: StepOutcome
 ) -> None:
     output = predictor.predict(step.data)
     with tempfile.TemporaryDirectory(
@@ -137,7 +137,7 @@ def _try(
         try:
             writer.process_model_output(step.data, output, step.expected, folder=Path(work))
         finally:
-            kept = _keep(Path(work), folder / tried.folder)
+            kept = _move_output(Path(work), folder / tried.folder)
             tried.lost = sorted(path.name for path in Path(work).glob("*"))
         if not kept:
             raise ConfigError(
@@ -146,7 +146,7 @@ def _try(
             )
 
 
-def _keep(work: Path, destination: Path) -> bool:
+def _move_output(work: Path, destination: Path) -> bool:
     written = work / OUTPUT
     if written.is_symlink() or not written.is_dir():
         return False
@@ -156,10 +156,10 @@ def _keep(work: Path, destination: Path) -> bool:
 
 
 @contextmanager
-def opened(candidate: Any, request: Mapping[str, Any]) -> Iterator[Predictor]:
+def open_predictor(candidate: Any, request: Mapping[str, Any]) -> Iterator[Predictor]:
     """Open a candidate, given in its JSON form, with the settings of a request."""
     spec = CandidateSpec.from_json(candidate)
     with ExitStack() as stack:
-        folder = stack.enter_context(temporary_folder())
-        session = stack.enter_context(spec.exported(folder).open())
+        folder = stack.enter_context(create_temporary_folder())
+        session = stack.enter_context(spec.export_model(folder).open())
         yield Predictor(session, spec.wrapper, not request["as_is"], request["batch_size"])

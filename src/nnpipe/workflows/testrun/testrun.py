@@ -15,18 +15,18 @@ from nnpipe import __version__
 from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.files import check_writable, replacing_folder, sha256_of, write_text
+from nnpipe.core.files import check_writable, compute_sha256, replace_folder_atomically, write_text
 from nnpipe.core.foreign_text import show_text
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
-from nnpipe.plugins.plugin import LOAD_TEST_DATA, OUTPUT, PROCESS_MODEL_OUTPUT, checked_source
-from nnpipe.report.inputs.plugin_files import Budget, output_files
+from nnpipe.plugins.plugin import LOAD_TEST_DATA, OUTPUT, PROCESS_MODEL_OUTPUT, read_checked_source
+from nnpipe.report.inputs.plugin_files import ReadBudget, read_output_files
 from nnpipe.report.writers.plugin_page import OutputSection, write_output_page
 from nnpipe.workflows.candidates.deployment import Deployment
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.isolation.subprocess_worker import Worker
-from nnpipe.workflows.testrun.run import TASKS, Tried, candidate_of
-from nnpipe.workflows.user_inputs.inputs import opened_by, working_folder
+from nnpipe.workflows.testrun.run import TASKS, StepOutcome, build_candidate
+from nnpipe.workflows.user_inputs.inputs import create_working_folder, import_model
 
 PAGE = "index.html"
 _RECORD, _KIND = "testrun.json", "nnpipe testrun"
@@ -60,15 +60,15 @@ def write_folder(
     folder: Path,
     title: str,
     facts: Mapping[str, str],
-    tried: Sequence[Tried],
+    tried: Sequence[StepOutcome],
     command: Sequence[str],
 ) -> int:
     """Write the page and the record beside the plugin's files, and return the number of these
     files.
     """
-    budget = Budget()
-    sections = [_section(folder, each, budget) for each in tried]
-    write_output_page(folder / PAGE, title, dict(facts), sections, _warnings(tried))
+    budget = ReadBudget()
+    sections = [_build_section(folder, each, budget) for each in tried]
+    write_output_page(folder / PAGE, title, dict(facts), sections, _list_warnings(tried))
     record: dict[str, Any] = {
         "kind": _KIND,
         "schema": 1,
@@ -80,13 +80,13 @@ def write_folder(
     return sum(len(section.files) + section.more for section in sections)
 
 
-def _section(folder: Path, tried: Tried, budget: Budget) -> OutputSection:
+def _build_section(folder: Path, tried: StepOutcome, budget: ReadBudget) -> OutputSection:
     place = folder / tried.folder
-    files, more = output_files(place, budget) if place.is_dir() else ([], 0)
+    files, more = read_output_files(place, budget) if place.is_dir() else ([], 0)
     return OutputSection(tried.title.capitalize(), files, tried.folder, more, tried.failure)
 
 
-def _warnings(tried: Sequence[Tried]) -> list[str]:
+def _list_warnings(tried: Sequence[StepOutcome]) -> list[str]:
     lost = list(dict.fromkeys(name for each in tried for name in each.lost))
     return [f"Written beside {OUTPUT}/, and not kept: {', '.join(lost[:20])}"] if lost else []
 
@@ -123,7 +123,7 @@ class TestrunResult:
     __test__: ClassVar[bool] = False  # pytest collects classes whose names begin with Test
 
     folder: Path
-    steps: tuple[Tried, ...]
+    steps: tuple[StepOutcome, ...]
     facts: Mapping[str, str]
     files: int
 
@@ -133,7 +133,7 @@ class TestrunResult:
         return self.folder / PAGE
 
     @property
-    def failed(self) -> tuple[Tried, ...]:
+    def failed(self) -> tuple[StepOutcome, ...]:
         """The steps that failed."""
         return tuple(step for step in self.steps if step.failure)
 
@@ -228,15 +228,15 @@ def testrun(
     check_range("testrun: time_limit", time_limit, 0)
     output = check_writable(output, folder=True)
     check_free(output)
-    plugins = _plugins(str(plugin), None if output_plugin is None else str(output_plugin))
+    plugins = _check_plugins(str(plugin), None if output_plugin is None else str(output_plugin))
     made = find(runtime, Runtime)() if isinstance(runtime, str) else runtime
     try:
         with ExitStack() as stack:
-            wrapper, path = opened_by(
-                model, stack.enter_context(working_folder()), None, preparation
+            wrapper, path = import_model(
+                model, stack.enter_context(create_working_folder()), None, preparation
             )[0]
-            candidate = candidate_of(wrapper, path, made, deployment)
-            folder = stack.enter_context(replacing_folder(output))
+            candidate = build_candidate(wrapper, path, made, deployment)
+            folder = stack.enter_context(replace_folder_atomically(output))
             request = {
                 "candidate": candidate.to_json(),
                 "data": str(data),
@@ -246,21 +246,21 @@ def testrun(
                 "as_is": as_is,
                 "batch_size": batch_size,
             }
-            with Worker(f"{TASKS}:carry_out", shown=True) as worker:
+            with Worker(f"{TASKS}:run_testrun_request", shown=True) as worker:
                 steps = tuple(
-                    Tried(**found)
+                    StepOutcome(**found)
                     for found in worker.attempt(f"testing {path}", request, time_limit)
                 )
             # The subprocess and all that it started have ended, so the files do not change any
             # more.
-            facts = facts_of(candidate, plugins, data)
+            facts = describe_testrun(candidate, plugins, data)
             files = write_folder(folder, title or f"Test of {path.name}", facts, steps, command)
     except OSError as error:
         raise ConfigError(f"{error.filename or output}: {error.strerror or error}") from None
     return TestrunResult(output, steps, facts, files)
 
 
-def _plugins(plugin: str, output_plugin: str | None) -> _Plugins:
+def _check_plugins(plugin: str, output_plugin: str | None) -> _Plugins:
     """Check the plugins without running them, and return exactly the files to load."""
     other = output_plugin if output_plugin != plugin else None
     parts = {
@@ -270,16 +270,18 @@ def _plugins(plugin: str, output_plugin: str | None) -> _Plugins:
         parts["output plugin"] = (other, (PROCESS_MODEL_OUTPUT,))
     found = {}
     for what, (name, needed) in parts.items():
-        _, source = checked_source(name, needed)
+        _, source = read_checked_source(name, needed)
         found[what] = {"name": name, "needed": needed, "sha256": hashlib.sha256(source).hexdigest()}
     return found
 
 
-def facts_of(candidate: CandidateSpec, plugins: _Plugins, data: str | Path) -> dict[str, str]:
+def describe_testrun(
+    candidate: CandidateSpec, plugins: _Plugins, data: str | Path
+) -> dict[str, str]:
     """Return the facts about a candidate, its data and the plugins, by their titles on the page."""
     return {
         "model": f"{type(candidate.wrapper).__name__} ({candidate.model_path})",
-        "SHA-256": sha256_of(candidate.model_path),
+        "SHA-256": compute_sha256(candidate.model_path),
         "run by": candidate.run_by,
         "test data": str(data),
         **{

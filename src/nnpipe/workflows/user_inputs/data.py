@@ -51,7 +51,7 @@ class Arrays:
         return bool(self.labels.dtype.kind != "f")
 
 
-def arrays_of(data: Any, progress: Progress = silent) -> Arrays:
+def convert_to_arrays(data: Any, progress: Progress = silent) -> Arrays:
     """Return data as arrays.
 
     Parameters
@@ -73,7 +73,7 @@ def arrays_of(data: Any, progress: Progress = silent) -> Arrays:
     if isinstance(data, Dataset):
         raise ConfigError("a data set of nnpipe needs no arrays")
     if (isinstance(data, tuple) and len(data) == 2) or isinstance(data, Mapping):
-        return _checked(*_pair(data))
+        return _check_labels(*_split_pair(data))
     if not isinstance(data, Iterable) and hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         data = map(data.__getitem__, range(len(data)))  # as for data sets of PyTorch
     if isinstance(data, (str, bytes)) or not isinstance(data, Iterable):
@@ -84,7 +84,7 @@ def arrays_of(data: Any, progress: Progress = silent) -> Arrays:
     inputs: dict[str, list[Array]] = {}
     labels: list[Array] = []
     for given in progress(data, "reading the data", None):
-        named, label = _pair(given)
+        named, label = _split_pair(given)
         single = not label.ndim
         if labels and named.keys() != inputs.keys():
             raise ConfigError(f"data gave {', '.join(named)} after {', '.join(inputs)}")
@@ -95,12 +95,12 @@ def arrays_of(data: Any, progress: Progress = silent) -> Arrays:
         raise ConfigError("data gave no samples (an iterator gives them once only)")
     try:
         joined = {name: np.concatenate(parts) for name, parts in inputs.items()}
-        return _checked(joined, np.concatenate(labels))
+        return _check_labels(joined, np.concatenate(labels))
     except ValueError as error:
         raise ConfigError(f"samples of the data differ in shape: {error}") from None
 
 
-def _pair(given: Any) -> tuple[dict[str, Array], Array]:
+def _split_pair(given: Any) -> tuple[dict[str, Array], Array]:
     """Return the inputs by their names, and the labels, of a pair or a dict."""
     if isinstance(given, Mapping):
         held = [name for name in _LABELS if name in given]
@@ -109,8 +109,10 @@ def _pair(given: Any) -> tuple[dict[str, Array], Array]:
                 f"data by name should be inputs, and labels under one of {', '.join(_LABELS)}; it "
                 f"has {list_names(list(map(str, given)))}"
             )
-        label = _array(given[held[0]])
-        return _named({name: each for name, each in given.items() if name != held[0]}, label), label
+        label = _to_array(given[held[0]])
+        return _match_names(
+            {name: each for name, each in given.items() if name != held[0]}, label
+        ), label
     if not isinstance(given, (tuple, list)) or len(given) != 2:
         hint = (
             "; several inputs are a tuple or a dict: ((a, b), labels)"
@@ -118,20 +120,20 @@ def _pair(given: Any) -> tuple[dict[str, Array], Array]:
             else ""
         )
         raise ConfigError(
-            f"data should give pairs of inputs and labels; it gave {_told(given)}{hint}"
+            f"data should give pairs of inputs and labels; it gave {_describe_value(given)}{hint}"
         )
-    label = _array(given[1])
-    return _named(given[0], label), label
+    label = _to_array(given[1])
+    return _match_names(given[0], label), label
 
 
-def inputs_of(data: Any, progress: Progress = silent) -> Arrays:
+def convert_inputs(data: Any, progress: Progress = silent) -> Arrays:
     """Return samples as arrays if their classes do not matter: all have class 0.
 
     Parameters
     ----------
     data
-        Data as for :func:`arrays_of`, or only inputs: an array or tensor, or a dict of them by
-        name.
+        Data as for :func:`convert_to_arrays`, or only inputs: an array or tensor, or a dict of them
+        by name.
 
     Raises
     ------
@@ -141,10 +143,10 @@ def inputs_of(data: Any, progress: Progress = silent) -> Arrays:
     if isinstance(data, tuple) and len(data) == 2:
         data = data[0]
     elif isinstance(data, Mapping) and any(name in data for name in _LABELS):
-        data = _pair(data)[0]
+        data = _split_pair(data)[0]
     elif not isinstance(data, Mapping) and not hasattr(data, "__array__"):
-        return arrays_of(data, progress)
-    inputs = _named(data, None)
+        return convert_to_arrays(data, progress)
+    inputs = _match_names(data, None)
     first = next(iter(inputs.values()))
     if not first.ndim or not len(first):
         raise ConfigError(
@@ -156,12 +158,12 @@ def inputs_of(data: Any, progress: Progress = silent) -> Arrays:
     return Arrays(inputs, np.zeros(len(first), np.int64))
 
 
-def _named(given: Any, label: Array | None) -> dict[str, Array]:
+def _match_names(given: Any, label: Array | None) -> dict[str, Array]:
     """Return inputs by their names; several without names by their places."""
     if isinstance(given, Mapping):
         if not given or not all(isinstance(name, str) and name.isidentifier() for name in given):
             raise ConfigError("inputs by name need names such as 'image'")
-        return {name: _array(value) for name, value in given.items()}
+        return {name: _to_array(value) for name, value in given.items()}
     if (
         isinstance(given, (tuple, list))
         and len(given) > 1
@@ -173,11 +175,11 @@ def _named(given: Any, label: Array | None) -> dict[str, Array]:
             len(given) != count or hasattr(given[0], "detach")
         )
         if isinstance(given, tuple) or batches:
-            return {str(place): _array(each) for place, each in enumerate(given)}
-    return {_INPUT: _array(given)}
+            return {str(place): _to_array(each) for place, each in enumerate(given)}
+    return {_INPUT: _to_array(given)}
 
 
-def _array(given: Any) -> Array:
+def _to_array(given: Any) -> Array:
     """Return an array, or a tensor on any device, as a numpy array."""
     if hasattr(given, "detach"):  # a PyTorch tensor: it may require gradients, and be on a GPU
         given = given.detach().cpu()
@@ -187,14 +189,15 @@ def _array(given: Any) -> Array:
         found = np.asarray(given)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ConfigError(
-            f"data should hold arrays; {_told(given)} is none: {str(error).splitlines()[0]}"
+            f"data should hold arrays; {_describe_value(given)} is none: "
+            f"{str(error).splitlines()[0]}"
         ) from None
     if found.dtype.hasobject:
-        raise ConfigError(f"data should hold arrays of numbers; {_told(given)} is none")
+        raise ConfigError(f"data should hold arrays of numbers; {_describe_value(given)} is none")
     return found
 
 
-def _checked(inputs: dict[str, Array], labels: Array) -> Arrays:
+def _check_labels(inputs: dict[str, Array], labels: Array) -> Arrays:
     names: tuple[str, ...] = ()
     if (
         labels.ndim
@@ -220,6 +223,6 @@ def _checked(inputs: dict[str, Array], labels: Array) -> Arrays:
     return Arrays(inputs, labels, names)
 
 
-def _told(given: Any) -> str:
+def _describe_value(given: Any) -> str:
     shape = getattr(given, "shape", None)
     return type(given).__name__ + ("" if shape is None else f" of shape {tuple(shape)}")

@@ -13,8 +13,8 @@ import numpy as np
 
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, ConversionError, NNPipeError
-from nnpipe.core.files import replacing
-from nnpipe.core.leases import temporary_folder
+from nnpipe.core.files import replace_atomically
+from nnpipe.core.leases import create_temporary_folder
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.messages import list_names
 from nnpipe.core.model import ModelWrapper
@@ -22,10 +22,10 @@ from nnpipe.core.progress import Progress, silent
 from nnpipe.core.registry import find
 from nnpipe.datasets.arrays import write_arrays
 from nnpipe.formats.model_folder import TRANSFORMERS_CONFIGURATION
-from nnpipe.frameworks.torch_program import dynamic_shapes
-from nnpipe.modelwrappers.files.file_formats import format_of, wrapper_of
+from nnpipe.frameworks.torch_program import build_dynamic_shapes
+from nnpipe.modelwrappers.files.file_formats import find_wrapper, format_of
 from nnpipe.tasks.regression.task import Regression
-from nnpipe.workflows.user_inputs.data import Arrays, arrays_of
+from nnpipe.workflows.user_inputs.data import Arrays, convert_to_arrays
 
 _MODULE, _KERAS = (
     "torch.nn.modules.module.Module",
@@ -34,7 +34,7 @@ _MODULE, _KERAS = (
 Models = list[tuple[ModelWrapper, Path]]
 
 
-def models_of(
+def create_wrappers(
     model: Any,
     folder: Path,
     samples: Arrays | None,
@@ -79,18 +79,18 @@ def models_of(
         return [(model.wrapper, model.save(folder / "weights").path)]
     if isinstance(model, (str, Path)):
         if (Path(model) / TRANSFORMERS_CONFIGURATION).is_file():
-            return _of_folder(Path(model), samples, dict(preparation))
-        return _of_file(Path(model), dict(preparation), as_given)
+            return _create_folder_wrappers(Path(model), samples, dict(preparation))
+        return _create_file_wrappers(Path(model), dict(preparation), as_given)
     above = {f"{cls.__module__}.{cls.__qualname__}" for cls in type(model).__mro__}
     if _MODULE in above:
-        return _of_file(
-            _exported(model, folder / "model.pt2", samples), dict(preparation), as_given
+        return _create_file_wrappers(
+            _export_module(model, folder / "model.pt2", samples), dict(preparation), as_given
         )
     if above & set(_KERAS):
         path = folder / "model.keras"
-        with replacing(path) as temporary:
+        with replace_atomically(path) as temporary:
             model.save(temporary)
-        return _of_file(path, dict(preparation), as_given)
+        return _create_file_wrappers(path, dict(preparation), as_given)
     raise ConfigError(
         "a model is a file, a torch.nn.Module, a model of Keras, or a LiveModel or ModelWrapper of "
         "nnpipe, not "
@@ -98,7 +98,9 @@ def models_of(
     )
 
 
-def _of_folder(path: Path, samples: Arrays | None, preparation: dict[str, Any]) -> Models:
+def _create_folder_wrappers(
+    path: Path, samples: Arrays | None, preparation: dict[str, Any]
+) -> Models:
     """Return the wrapper of a folder of transformers; texts have the length of the samples."""
     cls = find("TransformersModel", ModelWrapper)
     cls.check_installed()
@@ -111,27 +113,27 @@ def _of_folder(path: Path, samples: Arrays | None, preparation: dict[str, Any]) 
     return [(cls.from_json({"model_folder": str(path), **length, **preparation}), path)]
 
 
-def _of_file(path: Path, preparation: dict[str, Any], as_given: bool) -> Models:
-    cls = wrapper_of(format_of(path))
+def _create_file_wrappers(path: Path, preparation: dict[str, Any], as_given: bool) -> Models:
+    cls = find_wrapper(format_of(path))
     if cls is None:
         raise ConfigError(f"{path}: no model wrapper here opens {format_of(path)} files")
     cls.check_installed()
 
-    def made(cls: type[ModelWrapper], argument: str) -> ModelWrapper:
+    def create_wrapper(cls: type[ModelWrapper], argument: str) -> ModelWrapper:
         wrapper = cls.from_json({argument: str(path), **preparation})
         if not as_given or wrapper.preparation().known:
             return wrapper
         return cls.from_json({argument: str(path), "scale": 1.0, **preparation})
 
-    models = [(made(cls, "model_path"), path)]
+    models = [(create_wrapper(cls, "model_path"), path)]
     declared = find("DeclaredModel", ModelWrapper)
     if cls.weights_format in ("onnx", "keras") and not declared.missing():
         with suppress(NNPipeError):  # a network with layers that nnpipe cannot describe
-            models.append((made(declared, "network"), path))
+            models.append((create_wrapper(declared, "network"), path))
     return models
 
 
-def _exported(module: Any, path: Path, samples: Arrays | None) -> Path:
+def _export_module(module: Any, path: Path, samples: Arrays | None) -> Path:
     """Export a PyTorch module, for any number of samples if it supports that, and return the
     path.
     """
@@ -146,7 +148,7 @@ def _exported(module: Any, path: Path, samples: Arrays | None) -> Path:
         free = torch.export.Dim("samples", min=1, max=1 << 20)
         with torch.no_grad():
             try:
-                shapes = dynamic_shapes(module, tuple({0: free} for _ in example))
+                shapes = build_dynamic_shapes(module, tuple({0: free} for _ in example))
                 program = torch.export.export(module, example, dynamic_shapes=shapes)
             # of several classes; most modules with a fixed number of samples fail here
             except Exception:
@@ -159,7 +161,7 @@ def _exported(module: Any, path: Path, samples: Arrays | None) -> Path:
         ) from error
     finally:
         module.train(training)
-    with replacing(path) as temporary:
+    with replace_atomically(path) as temporary:
         torch.export.save(program, temporary)
     return path
 
@@ -170,7 +172,7 @@ _TRAINING, _TEST = 0, 2
 
 
 @dataclass(frozen=True)
-class Given:
+class ImportedInputs:
     """A model with its files, and its data.
 
     Parameters
@@ -186,7 +188,7 @@ class Given:
     dataset: Dataset | None
 
 
-def given(
+def import_inputs(
     model: Any,
     data: Any,
     folder: Path,
@@ -197,7 +199,7 @@ def given(
     class_names: Sequence[str] = (),
     seed: int = 0,
     progress: Progress = silent,
-) -> Given:
+) -> ImportedInputs:
     """Write a model and data to files that other processes can read, and return them.
 
     Parameters
@@ -206,8 +208,8 @@ def given(
         A path, an ``nn.Module``, a Keras model, a :class:`~nnpipe.core.live_model.LiveModel`, or
         ``(wrapper, path)``.
     data
-        Samples to test on, as for :func:`~nnpipe.workflows.user_inputs.data.arrays_of`, or a
-        :class:`~nnpipe.core.dataset.Dataset`; ``None`` for no test.
+        Samples to test on, as for :func:`~nnpipe.workflows.user_inputs.data.convert_to_arrays`, or
+        a :class:`~nnpipe.core.dataset.Dataset`; ``None`` for no test.
     folder
         The folder for files, if any are needed.
     preparation
@@ -237,37 +239,38 @@ def given(
             raise ConfigError(
                 "a data set has samples for calibration of its own: leave calibration out"
             )
-        return Given(opened_by(model, folder, None, preparation), ready)
-    tested = None if data is None else arrays_of(data, progress)
-    observed = None if calibration is None else arrays_of(calibration, progress)
+        return ImportedInputs(import_model(model, folder, None, preparation), ready)
+    tested = None if data is None else convert_to_arrays(data, progress)
+    observed = None if calibration is None else convert_to_arrays(calibration, progress)
     samples = observed if tested is None else tested
-    models = opened_by(model, folder, samples, preparation)
+    models = import_model(model, folder, samples, preparation)
     if samples is None:
-        return Given(models, None)
+        return ImportedInputs(models, None)
     if tested is None:
         joined, split = samples, np.full(len(samples), _TRAINING, np.int8)
     elif observed is not None:
-        joined, split = _joined(observed, tested)
+        joined, split = _join_calibration(observed, tested)
     else:
         joined, split = tested, _put_aside(len(tested), calibration_samples, seed)
-    return Given(models, _written(joined, split, models, folder / "data", class_names))
+    return ImportedInputs(
+        models, _write_dataset(joined, split, models, folder / "data", class_names)
+    )
 
 
-def opened_by(
+def import_model(
     model: Any, folder: Path, samples: Arrays | None, preparation: Mapping[str, Any] | None = None
 ) -> Models:
-    """Return wrappers that open a model, as in :class:`Given`; by default arrays of floats are
-    used unchanged.
-    """
+    """Return wrappers that open a model, as in :class:`ImportedInputs`; by default arrays of floats
+    are used unchanged."""
     floats = samples is not None and all(
         array.dtype.kind == "f" for array in samples.inputs.values()
     )
     is_module = not isinstance(model, (str, Path, tuple, LiveModel, ModelWrapper))
     as_given = samples is not None and (floats or is_module)
-    return models_of(model, folder, samples, preparation or {}, as_given=as_given)
+    return create_wrappers(model, folder, samples, preparation or {}, as_given=as_given)
 
 
-def _joined(calibration: Arrays, data: Arrays) -> tuple[Arrays, Any]:
+def _join_calibration(calibration: Arrays, data: Arrays) -> tuple[Arrays, Any]:
     if calibration.inputs.keys() != data.inputs.keys():
         raise ConfigError("calibration should have the same inputs as data")
     if any(
@@ -293,13 +296,13 @@ def _put_aside(count: int, calibration_samples: int, seed: int) -> Any:
     return split
 
 
-def _written(
+def _write_dataset(
     arrays: Arrays, split: Any, models: Models, folder: Path, class_names: Sequence[str]
 ) -> Dataset:
     """Write arrays to files that other processes can read, and return their data set."""
     wrapper = models[0][0]
-    inputs = _taken_inputs(arrays.inputs, wrapper)
-    if not arrays.are_classes or (not class_names and _predicts_a_number(wrapper, arrays.labels)):
+    inputs = _match_inputs(arrays.inputs, wrapper)
+    if not arrays.are_classes or (not class_names and _is_regression(wrapper, arrays.labels)):
         return write_arrays(
             folder, inputs, arrays.labels.astype(np.float32), split=split, task=Regression.name
         )
@@ -310,11 +313,11 @@ def _written(
                 f"data has the class {unknown[0]!r}, which class_names lacks: {list_names(names)}"
             )
         labels = np.array([names.index(name) for name in arrays.class_names])[labels]
-    names = names or tuple(map(str, range(max(int(labels.max()) + 1, _classes(wrapper)))))
+    names = names or tuple(map(str, range(max(int(labels.max()) + 1, _count_classes(wrapper)))))
     return write_arrays(folder, inputs, labels, split=split, class_names=names)
 
 
-def _taken_inputs(inputs: Mapping[str, Any], wrapper: ModelWrapper) -> dict[str, Any]:
+def _match_inputs(inputs: Mapping[str, Any], wrapper: ModelWrapper) -> dict[str, Any]:
     """Return samples under the names of the model's inputs, without those that it does not take."""
     taken = [spec.name for spec in wrapper.io.inputs]
     if len(inputs) == 1:  # a single input belongs to a single tensor, whatever their names
@@ -338,7 +341,7 @@ def _taken_inputs(inputs: Mapping[str, Any], wrapper: ModelWrapper) -> dict[str,
     return dict(inputs)
 
 
-def _predicts_a_number(wrapper: ModelWrapper, labels: Any) -> bool:
+def _is_regression(wrapper: ModelWrapper, labels: Any) -> bool:
     """Return whether a model gives one real number a sample, and labels are not two classes."""
     outputs = wrapper.io.outputs
     one = len(outputs) == 1 and all(length == 1 for length in outputs[0].shape[1:])
@@ -346,7 +349,7 @@ def _predicts_a_number(wrapper: ModelWrapper, labels: Any) -> bool:
     return one and not is_label and int(labels.max()) > 1
 
 
-def _classes(wrapper: ModelWrapper) -> int:
+def _count_classes(wrapper: ModelWrapper) -> int:
     """Return the number of classes of a model's only output; 0 if it is not known."""
     outputs = wrapper.io.outputs
     last = outputs[0].shape[-1] if len(outputs) == 1 and len(outputs[0].shape) == 2 else None
@@ -354,10 +357,10 @@ def _classes(wrapper: ModelWrapper) -> int:
 
 
 @contextmanager
-def working_folder(folder: str | Path | None = None) -> Iterator[Path]:
+def create_working_folder(folder: str | Path | None = None) -> Iterator[Path]:
     """Yield the given folder, or else a temporary one."""
     if folder is not None:
         yield Path(folder)
         return
-    with temporary_folder() as made:
+    with create_temporary_folder() as made:
         yield made

@@ -25,11 +25,11 @@ class Binding:
     names: Mapping[str, str]
     axes: tuple[int, ...] = ()
 
-    def towards(self, inputs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
+    def to_other_specs(self, inputs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
         """Return the source's inputs with the other model's names and order of axes."""
-        return tuple(map(self._turned, inputs))
+        return tuple(map(self._transpose_spec, inputs))
 
-    def there(self, batch: Batch) -> Batch:
+    def to_other(self, batch: Batch) -> Batch:
         """Return the source's inputs as inputs of the other model."""
         return {
             self.names.get(name, name): array.transpose(self.axes)
@@ -38,12 +38,12 @@ class Binding:
             for name, array in batch.items()
         }
 
-    def back(self, batch: Batch) -> Batch:
+    def from_other(self, batch: Batch) -> Batch:
         """Return the other model's outputs with the source's names."""
         ours = {theirs: own for own, theirs in self.names.items()}
         return {ours.get(name, name): array for name, array in batch.items()}
 
-    def _turned(self, spec: TensorSpec) -> TensorSpec:
+    def _transpose_spec(self, spec: TensorSpec) -> TensorSpec:
         turns = len(spec.shape) == len(self.axes)
         shape = tuple(spec.shape[axis] for axis in self.axes) if turns else spec.shape
         axis = self.axes.index(spec.axis) if turns and spec.axis is not None else spec.axis
@@ -60,7 +60,7 @@ class Binding:
 AS_THEY_ARE = Binding({})
 
 
-def bound(
+def match_tensors(
     source: IOSpec, other: IOSpec, pairs: Mapping[str, str], axes: tuple[int, ...] = ()
 ) -> Binding:
     """Return which tensors of two models correspond: those of equal names, or the only ones.
@@ -110,20 +110,20 @@ def bound(
         )
     binding = Binding(names, axes)
     wanted = {spec.name: spec for spec in other.inputs}
-    for taken, spec in zip(source.inputs, binding.towards(source.inputs), strict=True):
+    for taken, spec in zip(source.inputs, binding.to_other_specs(source.inputs), strict=True):
         _check_shape(taken, spec, wanted[spec.name])
     return binding
 
 
 def _check_shape(source: TensorSpec, given: TensorSpec, taken: TensorSpec) -> None:
-    if _fits(given.shape, taken.shape):
+    if _is_compatible(given.shape, taken.shape):
         return
     told = (
         f"the source takes {source.name!r} as {show_shape(source.shape)}, the other as "
         f"{show_shape(taken.shape)}"
     )
     for axes in ((0, 2, 3, 1), (0, 3, 1, 2)):
-        if len(source.shape) == 4 and _fits(
+        if len(source.shape) == 4 and _is_compatible(
             tuple(source.shape[axis] for axis in axes), taken.shape
         ):
             turn = " ".join(map(str, axes))
@@ -133,7 +133,7 @@ def _check_shape(source: TensorSpec, given: TensorSpec, taken: TensorSpec) -> No
     raise ConfigError(f"{told}; these two do not take the same samples")
 
 
-def _fits(given: tuple[int | None, ...], taken: tuple[int | None, ...]) -> bool:
+def _is_compatible(given: tuple[int | None, ...], taken: tuple[int | None, ...]) -> bool:
     # The first axis counts samples; an open size of one side matches any size of the other.
     pairs = zip(given[1:], taken[1:], strict=False)
     return len(given) == len(taken) and all(None in pair or pair[0] == pair[1] for pair in pairs)
@@ -143,16 +143,16 @@ def _list(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names)) or "none"
 
 
-def varying(graph: Graph) -> set[str]:
+def find_varying_tensors(graph: Graph) -> set[str]:
     """Return the tensors that depend on the inputs, not only on weights."""
     found = set(graph.inputs)
-    for operation in in_order(graph):
+    for operation in sort_operations(graph):
         if not found.isdisjoint(operation.inputs):
             found.update(operation.outputs)
     return found
 
 
-def in_order(graph: Graph) -> list[Operation]:
+def sort_operations(graph: Graph) -> list[Operation]:
     """Return operations sorted so that each follows those whose results it takes; not every file
     is sorted.
     """

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from nnpipe.core.artifact import Artifact, Claim, checked, sidecar_of
+from nnpipe.core.artifact import Artifact, Claim, get_sidecar_path, normalize_claims
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import NNPipeError
-from nnpipe.core.files import sha256_of
+from nnpipe.core.files import compute_sha256
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.registry import find
 
@@ -19,23 +19,23 @@ _HALVES: dict[str, Claim] = {"float16": "float16", "bfloat16": "bfloat16"}
 _ROUNDED: dict[int, Claim] = {2: "float16", 3: "bfloat16", 4: "int8-weights"}
 
 
-def declared_claims(artifact: Artifact, source: Path | None = None) -> tuple[Claim, ...] | None:
+def get_declared_claims(artifact: Artifact, source: Path | None = None) -> tuple[Claim, ...] | None:
     """Return the claims of the compilers between a source and an artifact; ``None`` if one
     compiler is not known.
     """
-    origin = None if source is None or not source.is_file() else sha256_of(source)
+    origin = None if source is None or not source.is_file() else compute_sha256(source)
     words: list[Claim] = []
-    for made in lineage(artifact):
+    for made in iter_lineage(artifact):
         if made.parent is None or made.sha256 == origin:
             break
-        claims = made.claims or _of_class(made)
+        claims = made.claims or _get_class_claims(made)
         if not claims:
             return None
         words += claims
-    return checked(words)
+    return normalize_claims(words)
 
 
-def lineage(artifact: Artifact) -> Iterator[Artifact]:
+def iter_lineage(artifact: Artifact) -> Iterator[Artifact]:
     """Yield an artifact, the one that it was made from, and so on."""
     made: Artifact | None = artifact
     while made is not None:
@@ -43,7 +43,7 @@ def lineage(artifact: Artifact) -> Iterator[Artifact]:
         made = made.parent
 
 
-def _of_class(artifact: Artifact) -> tuple[Claim, ...]:
+def _get_class_claims(artifact: Artifact) -> tuple[Claim, ...]:
     """Return the claims of the compiler's class, for older descriptions without recorded claims."""
     try:
         made_by = artifact.producer
@@ -56,19 +56,19 @@ def _of_class(artifact: Artifact) -> tuple[Claim, ...]:
         return ()
 
 
-def described(path: Path) -> Artifact | None:
+def read_artifact_description(path: Path) -> Artifact | None:
     """Return the description beside a file; ``None`` if there is no usable one."""
     try:
-        return Artifact.read(path) if sidecar_of(path).is_file() else None
+        return Artifact.read(path) if get_sidecar_path(path).is_file() else None
     except NNPipeError:
         return None
 
 
-def seen_claims(model: LiveModel) -> tuple[Claim, ...]:
+def infer_claims(model: LiveModel) -> tuple[Claim, ...]:
     """Return the claims that follow from the numbers in a file: quantised integers, half
     precision, or neither.
     """
-    computed = computing_format(model)
+    computed = infer_number_format(model)
     if computed in ("int8", "int8-weights"):
         return (computed,)
     try:
@@ -88,7 +88,7 @@ def seen_claims(model: LiveModel) -> tuple[Claim, ...]:
     return next(((claim,) for dtype, claim in _HALVES.items() if dtype in tensors), ("float",))
 
 
-def computing_format(model: LiveModel) -> Claim:
+def infer_number_format(model: LiveModel) -> Claim:
     """Return the number format in which a model computes: its results are only as exact, in any
     runtime.
     """

@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nnpipe.analysis.weight_changes import Weighing, adopted_weights, counterparts
-from nnpipe.analysis.weight_comparison import weigh
+from nnpipe.analysis.weight_changes import (
+    WeightComparison,
+    find_complete_counterparts,
+    find_counterparts,
+)
+from nnpipe.analysis.weight_comparison import compare_weights
 from nnpipe.analysis.weights import Weights
-from nnpipe.core.artifact import Claim, changes_of
+from nnpipe.core.artifact import Claim, select_weight_changes
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.graph import Graph
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.tensors import Batch
 from nnpipe.workflows.verification.binding import Binding
-from nnpipe.workflows.verification.first_difference import Divergence, divergence, paired_values
-from nnpipe.workflows.verification.model_weights import source_types, weights_of
+from nnpipe.workflows.verification.first_difference import Divergence, find_divergence, match_values
+from nnpipe.workflows.verification.model_weights import convert_to_source_types, extract_weights
 from nnpipe.workflows.verification.undoing import (
     Undoing,
     ignore_unused_differences,
-    led_by_weights,
-    numbers_to_adopt,
+    iter_adoptable_weights,
+    sort_by_weights,
 )
 
 
@@ -30,7 +34,7 @@ def compare_inside(
     binding: Binding,
     samples: Sequence[Batch],
     claims: tuple[Claim, ...],
-) -> tuple[Divergence | str, Weighing | str]:
+) -> tuple[Divergence | str, WeightComparison | str]:
     """Return the comparison by operations and by weights, or the reasons why there is none.
 
     Parameters
@@ -45,15 +49,15 @@ def compare_inside(
     claims
         The claims of the conversion.
     """
-    weighed: tuple[Weights, Weights, Weighing] | None = None
-    weights: Weighing | str
+    weighed: tuple[Weights, Weights, WeightComparison] | None = None
+    weights: WeightComparison | str
     adopted = False
     try:
-        here, there = weights_of(source), weights_of(other)
-        weights = weigh(here, there, claims)
+        here, there = extract_weights(source), extract_weights(other)
+        weights = compare_weights(here, there, claims)
         weighed = here, there, weights
-        if changes_of(claims) and (changed := adopted_weights(here, there)):
-            source.set_weights(source_types(source, changed))
+        if select_weight_changes(claims) and (changed := find_complete_counterparts(here, there)):
+            source.set_weights(convert_to_source_types(source, changed))
             adopted = True
     except NNPipeError as error:
         weights = str(error)
@@ -61,27 +65,29 @@ def compare_inside(
         absent = (
             set()
             if weighed is None
-            else _folded(source.get_inference_graph(), weighed[0], weighed[2])
+            else _find_folded(source.get_inference_graph(), weighed[0], weighed[2])
         )
-        values = paired_values(source, other, binding, samples, claims, absent)
-        where = replace(divergence(values, claims), adopted=adopted)
+        values = match_values(source, other, binding, samples, claims, absent)
+        where = replace(find_divergence(values, claims), adopted=adopted)
         undoing = Undoing(values, claims)
-        if weighed is not None and weighed[2].wrong and not changes_of(claims):
-            here, theirs = weighed[0], counterparts(*weighed[:2])
+        if weighed is not None and weighed[2].wrong and not select_weight_changes(claims):
+            here, theirs = weighed[0], find_counterparts(*weighed[:2])
             weights = ignore_unused_differences(
-                weighed[2], values, here, theirs, undoing.outputs_are_same()
+                weighed[2], values, here, theirs, undoing.has_same_outputs()
             )
-            adopted_names = [name for _, name in numbers_to_adopt(weights, values, here, theirs)]
+            adopted_names = [
+                name for _, name in iter_adoptable_weights(weights, values, here, theirs)
+            ]
             undoing = replace(undoing, wrong={name: theirs[name] for name in adopted_names})
-        if isinstance(weights, Weighing) and weights.wrong:
-            where = led_by_weights(where, values.graph, values.other_graph, weights)
+        if isinstance(weights, WeightComparison) and weights.wrong:
+            where = sort_by_weights(where, values.graph, values.other_graph, weights)
         where = replace(where, suspects=undoing.undo_suspects(where.suspects))
     except NNPipeError as error:
         return str(error), weights
     return where, weights
 
 
-def _folded(graph: Graph, here: Weights, weights: Weighing) -> set[str]:
+def _find_folded(graph: Graph, here: Weights, weights: WeightComparison) -> set[str]:
     """Return the results of layer normalisations of which all that follows has the scale and
     shift in its weights.
     """

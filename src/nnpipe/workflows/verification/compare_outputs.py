@@ -18,11 +18,11 @@ import numpy as np
 
 from nnpipe.analysis.agreement import AgreementAccumulator, Tolerances, compare
 from nnpipe.core.arguments import argument
-from nnpipe.core.artifact import Claim, checked
+from nnpipe.core.artifact import Claim, normalize_claims
 from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, NotSupported, SpecMismatch
-from nnpipe.core.files import replacing
+from nnpipe.core.files import replace_atomically
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.quantization import adapt, dequantize_linear
 from nnpipe.core.session import InferenceSession
@@ -73,7 +73,7 @@ class Reference:
     classes: bool = True
 
     @classmethod
-    def of(
+    def from_session(
         cls,
         session: InferenceSession,
         io: IOSpec,
@@ -82,11 +82,13 @@ class Reference:
         classes: bool = True,
     ) -> Reference:
         """Run the source on samples that agree with ``io``, and return its inputs and outputs."""
-        outputs = list(outputs_of(session, io, samples))
-        inputs = [session.compared_inputs(*each) for each in zip(samples, outputs, strict=True)]
+        outputs = list(iter_outputs(session, io, samples))
+        inputs = [
+            session.get_comparison_inputs(*each) for each in zip(samples, outputs, strict=True)
+        ]
         changed = [number for number, each in enumerate(inputs) if each is not samples[number]]
         for number, found in zip(
-            changed, outputs_of(session, io, [inputs[n] for n in changed]), strict=True
+            changed, iter_outputs(session, io, [inputs[n] for n in changed]), strict=True
         ):
             outputs[number] = found
         return cls(io, tuple(inputs), tuple(outputs), numbers, classes)
@@ -95,7 +97,7 @@ class Reference:
         """Return claims of a conversion with the number format of its source: nothing can be
         closer than that.
         """
-        return checked((*claims, self.numbers))
+        return normalize_claims((*claims, self.numbers))
 
     def write(self, path: Path) -> None:
         """Write an uncompressed ``.npz`` file.
@@ -113,8 +115,8 @@ class Reference:
         for side, batches in (("i", self.inputs), ("o", self.outputs)):
             for number, batch in enumerate(batches):
                 for place, spec in enumerate(self.io.inputs if side == "i" else self.io.outputs):
-                    arrays[f"{side}{number}.{place}"] = _storable(spec.name, batch[spec.name])
-        with replacing(path) as temporary:
+                    arrays[f"{side}{number}.{place}"] = _to_storable(spec.name, batch[spec.name])
+        with replace_atomically(path) as temporary:
             np.savez(temporary, **arrays)
 
     @classmethod
@@ -123,7 +125,7 @@ class Reference:
         try:
             with open(path, "rb") as handle, np.load(handle, allow_pickle=False) as content:
                 io = IOSpec.from_json(parse_json(str(content["io"])))
-                numbers = checked([str(content["numbers"])])[0]
+                numbers = normalize_claims([str(content["numbers"])])[0]
                 classes = bool(content["classes"])
                 count = sum(name.startswith("i") and name.endswith(".0") for name in content.files)
                 sides = [
@@ -141,7 +143,7 @@ class Reference:
         return cls(io, sides[0], sides[1], numbers, classes)
 
 
-def chosen(dataset: Dataset, count: int) -> np.ndarray[Any, Any]:
+def select_test_samples(dataset: Dataset, count: int) -> np.ndarray[Any, Any]:
     """Return ``count`` random indices of test samples, always the same ones."""
     test = dataset.split("test")
     if count >= len(test):
@@ -149,12 +151,15 @@ def chosen(dataset: Dataset, count: int) -> np.ndarray[Any, Any]:
     return np.sort(np.random.default_rng(0).choice(test, count, replace=False))
 
 
-def prepared_samples(wrapper: ModelWrapper, dataset: Dataset, count: int) -> list[Batch]:
+def prepare_samples(wrapper: ModelWrapper, dataset: Dataset, count: int) -> list[Batch]:
     """Return ``count`` preprocessed test samples, one in each batch."""
-    return [wrapper.preprocess(raw) for raw, _ in dataset.batches(chosen(dataset, count), 1)]
+    return [
+        wrapper.preprocess(raw)
+        for raw, _ in dataset.batches(select_test_samples(dataset, count), 1)
+    ]
 
 
-def outputs_of(
+def iter_outputs(
     session: InferenceSession, io: IOSpec, samples: Iterable[Batch], binding: Binding = AS_THEY_ARE
 ) -> Iterator[Batch]:
     """Run samples that agree with ``io``, and yield each one's floating-point outputs by the names
@@ -165,7 +170,7 @@ def outputs_of(
     """
     first = session.io.inputs[0].shape if session.io.inputs else ()
     size = (first[0] or 1) if first else 1
-    taken = binding.towards(io.inputs)
+    taken = binding.to_other_specs(io.inputs)
     group: list[Batch] = []
     for sample in samples:
         group.append(sample)
@@ -183,7 +188,7 @@ def _run(
     size: int,
     binding: Binding,
 ) -> Iterator[Batch]:
-    turned = [binding.there(sample) for sample in group]
+    turned = [binding.to_other(sample) for sample in group]
     turned += [turned[-1]] * (size - len(turned))
     joined = (
         turned[0]
@@ -191,7 +196,9 @@ def _run(
         else {n: np.concatenate([sample[n] for sample in turned]) for n in turned[0]}
     )
     given = session.infer(adapt(joined, taken, session.io.inputs))
-    outputs = binding.back({spec.name: real(given[spec.name], spec) for spec in session.io.outputs})
+    outputs = binding.from_other(
+        {spec.name: dequantize_values(given[spec.name], spec) for spec in session.io.outputs}
+    )
     if size == 1:
         yield outputs
         return
@@ -207,7 +214,7 @@ def _run(
         }
 
 
-def real(array: np.ndarray[Any, Any], spec: TensorSpec) -> np.ndarray[Any, Any]:
+def dequantize_values(array: np.ndarray[Any, Any], spec: TensorSpec) -> np.ndarray[Any, Any]:
     """Return the real numbers that stored values represent."""
     return (
         array
@@ -216,7 +223,7 @@ def real(array: np.ndarray[Any, Any], spec: TensorSpec) -> np.ndarray[Any, Any]:
     )
 
 
-def verified(
+def verify_outputs(
     session: InferenceSession,
     reference: Reference,
     tolerances: Tolerances,
@@ -225,9 +232,9 @@ def verified(
 ) -> dict[str, Any]:
     """Compare a model with its source; return verdict, reason and errors as JSON can hold them."""
     comparison, worst, largest = AgreementAccumulator(reference.classes), 0, -1.0
-    outputs = outputs_of(session, reference.io, reference.inputs, binding)
+    outputs = iter_outputs(session, reference.io, reference.inputs, binding)
     for number, pair in enumerate(zip(reference.outputs, outputs, strict=True)):
-        ours, theirs = map(session.compared_outputs, pair)
+        ours, theirs = map(session.get_comparison_outputs, pair)
         comparison.add(ours, theirs, samples=1)
         alone = compare([ours], [theirs]).max_relative
         if alone > largest:
@@ -235,14 +242,14 @@ def verified(
     return {**comparison.result().to_json(tolerances, claims), "worst_sample": worst}
 
 
-def not_verified(cause: object) -> dict[str, Any]:
+def build_unverified_verdict(cause: object) -> dict[str, Any]:
     """Return the reason why a model could not be compared with its source, in the form of a
     verdict.
     """
     return {"verdict": "unknown", "reason": " ".join(str(cause).split())}
 
 
-def _storable(name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _to_storable(name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if array.dtype.kind == "O":
         array = array.astype(np.str_)
     if array.dtype.kind not in "biufUS":

@@ -14,17 +14,18 @@ from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.foreign_text import show_text
-from nnpipe.core.leases import temporary_folder
+from nnpipe.core.leases import create_temporary_folder
 from nnpipe.core.progress import Progress
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
 from nnpipe.datasets.extract import extract
-from nnpipe.measuring.host import framework_versions
+from nnpipe.measuring.host import get_framework_versions
 from nnpipe.report.document import Block, Cell, Document, Paragraph, Section, Table
-from nnpipe.report.formatting import shortened
+from nnpipe.report.formatting import shorten
 from nnpipe.report.writers.html import write_html
 from nnpipe.report.writers.rst import write_rst
-from nnpipe.workflows.progress import bar
+from nnpipe.workflows.progress import show_progress
+from nnpipe.workflows.recipes import Recipe
 from nnpipe.workflows.verification.conformance_cases import (
     CRASHED,
     FAILED,
@@ -32,13 +33,12 @@ from nnpipe.workflows.verification.conformance_cases import (
     STATUSES,
     WRONG,
     Result,
-    by_cause,
-    counted,
-    results,
-    ways_from,
+    count_results,
+    group_by_cause,
+    list_recipes,
+    run_cases,
 )
 from nnpipe.workflows.verification.test_vectors import Case, find_cases
-from nnpipe.workflows.ways import Way
 
 Found = Mapping[str, Mapping[str, Sequence[Result]]]
 """Results by format and title of the way."""
@@ -46,64 +46,69 @@ Found = Mapping[str, Mapping[str, Sequence[Result]]]
 _TITLES = {"onnx": "ONNX operators", "tflite": "TensorFlow Lite layers"}
 
 
-def text_of(found: Found) -> str:
+def format_conformance(found: Found) -> str:
     """Return a Markdown table of each format, and the causes of cases that did not pass."""
-    return "\n".join(line for format, ways in found.items() for line in _lines(format, ways))
+    return "\n".join(line for format, ways in found.items() for line in _format_lines(format, ways))
 
 
-def _lines(format: str, ways: Mapping[str, Sequence[Result]]) -> Iterator[str]:
+def _format_lines(format: str, ways: Mapping[str, Sequence[Result]]) -> Iterator[str]:
     yield f"\n{_TITLES[format]}\n"
     yield "| way | cases | " + " | ".join(STATUSES) + " |"
     yield "| --- |" + " ---: |" * (len(STATUSES) + 1)
     for title, members in ways.items():
-        counts = counted(members)
+        counts = count_results(members)
         yield (
             f"| {title} | {len(members)} | "
             + " | ".join(str(counts[status]) for status in STATUSES)
             + " |"
         )
     for title, members in ways.items():
-        for status, _, like in by_cause(members):
+        for status, _, like in group_by_cause(members):
             names = ", ".join(result.case.name for result in like[:3]) + (
                 " ..." if len(like) > 3 else ""
             )
-            yield f"\n{title}: {len(like)} {status}: {shortened(like[0].told, 240)}\n    ({names})"
+            yield f"\n{title}: {len(like)} {status}: {shorten(like[0].told, 240)}\n    ({names})"
 
 
-def document_of(found: Found, frameworks: Mapping[str, str]) -> Document:
+def build_conformance_document(found: Found, frameworks: Mapping[str, str]) -> Document:
     """Return a document with a section for each format and one with the versions."""
-    sections = [_section(format, ways) for format, ways in found.items()]
+    sections = [_build_section(format, ways) for format, ways in found.items()]
     versions = ", ".join(f"{name} {version}" for name, version in sorted(frameworks.items()))
     return Document("Conformance", (*sections, Section("Versions", (Paragraph(versions),))))
 
 
-def _section(format: str, ways: Mapping[str, Sequence[Result]]) -> Section:
+def _build_section(format: str, ways: Mapping[str, Sequence[Result]]) -> Section:
     rows = []
     for title, members in ways.items():
-        counts = counted(members)
-        rows.append((Cell(title), *(_number(counts[status]) for status in STATUSES)))
+        counts = count_results(members)
+        rows.append((Cell(title), *(_build_number_cell(counts[status]) for status in STATUSES)))
     blocks: list[Block] = [
         Table(("Way", *STATUSES), tuple(rows), caption="Cases by what came of them.")
     ]
     for title, members in ways.items():
-        causes = by_cause(members)
+        causes = group_by_cause(members)
         if causes:
-            blocks.append(Section(title, (_causes(title, causes),)))
+            blocks.append(Section(title, (_build_cause_table(title, causes),)))
         elif any(result.status == PASSED for result in members):
             blocks.append(Section(title, (Paragraph("Everything passed."),)))
     return Section(_TITLES[format], tuple(blocks))
 
 
-def _causes(title: str, causes: Sequence[tuple[str, str, Sequence[Result]]]) -> Table:
+def _build_cause_table(title: str, causes: Sequence[tuple[str, str, Sequence[Result]]]) -> Table:
     rows = tuple(
-        (status, _number(len(like)), like[0].told, ", ".join(result.case.name for result in like))
+        (
+            status,
+            _build_number_cell(len(like)),
+            like[0].told,
+            ", ".join(result.case.name for result in like),
+        )
         for status, _, like in causes
     )
     caption = f"What did not pass on {title}; of like causes one is shown."
     return Table(("Status", "Cases", "Cause", "Which"), rows, caption=caption)
 
 
-def _number(count: int) -> Cell:
+def _build_number_cell(count: int) -> Cell:
     return Cell(str(count), float(count))
 
 
@@ -150,7 +155,7 @@ class ConformanceResult:
 
     def __str__(self) -> str:
         """Return a Markdown table of each format, and the causes of cases that did not pass."""
-        return text_of(self.found)
+        return format_conformance(self.found)
 
     def to_json(self) -> dict[str, Any]:
         """Return the status of each case, and the reason if it did not pass, as JSON can hold
@@ -171,7 +176,7 @@ class ConformanceResult:
         """Write a report as reStructuredText with an HTML page beside it, and return the path of
         the page.
         """
-        document = document_of(self.found, self.frameworks)
+        document = build_conformance_document(self.found, self.frameworks)
         write_rst(document, path)
         page = Path(path).with_suffix(".html")
         write_html(document, page)
@@ -186,7 +191,7 @@ def conformance(
     atol: float = 1e-5,
     time_limit: float = 60.0,
     jobs: int = 1,
-    progress: Progress = bar,
+    progress: Progress = show_progress,
 ) -> ConformanceResult:
     """Run test vectors of ONNX and TensorFlow Lite through every installed runtime and compiler.
 
@@ -240,58 +245,60 @@ def conformance(
         [Path(vectors)] if isinstance(vectors, (str, Path)) else [Path(each) for each in vectors]
     )
     with ExitStack() as stack:
-        folders = [stack.enter_context(_unpacked(path)) for path in places]
+        folders = [stack.enter_context(_unpack_vectors(path)) for path in places]
         cases = [case for folder in folders for case in find_cases(folder)]
         found: dict[str, dict[str, Sequence[Result]]] = {}
         for format in dict.fromkeys(case.format for case in cases):
             mine = [case for case in cases if case.format == format]
             off = (0.0, 0.0) if format == "tflite" else (rtol, atol)
             found[format] = {
-                way.title: _through(way, mine, off, time_limit, jobs, progress)
-                for way in _chosen(format, only)
+                way.title: _run_recipe(way, mine, off, time_limit, jobs, progress)
+                for way in _select_recipes(format, only)
             }
     if not any(found.values()):
         raise ConfigError(
             "no runtime that reads these vectors is installed; nnpipe list runtimes shows what is "
             "needed"
         )
-    return ConformanceResult(found, framework_versions())
+    return ConformanceResult(found, get_framework_versions())
 
 
 @contextmanager
-def _unpacked(path: Path) -> Iterator[Path]:
+def _unpack_vectors(path: Path) -> Iterator[Path]:
     if path.is_dir():
         yield path
         return
     if not path.is_file():
         raise ConfigError(f"{path}: no such folder or archive")
-    with temporary_folder() as folder:
+    with create_temporary_folder() as folder:
         yield extract(path, folder / "vectors", max_bytes=_MOST_BYTES, progress=False)
 
 
-def _chosen(format: str, only: Sequence[str | type[Component]]) -> list[Way]:
+def _select_recipes(format: str, only: Sequence[str | type[Component]]) -> list[Recipe]:
     further, names = [], set()
     for each in only:
-        name = each if isinstance(each, str) else each.dotted_path()
+        name = each if isinstance(each, str) else each.get_dotted_path()
         names.add(name.rpartition(".")[2])
         if "." in name and not name.startswith("nnpipe."):
             further.append(find(name, Runtime))
-    found = ways_from(format, further)
+    found = list_recipes(format, further)
     if not only:
         return found
-    known = {name for way in ways_from("onnx") + ways_from("tflite") for name in _parts(way)}
+    known = {
+        name for way in list_recipes("onnx") + list_recipes("tflite") for name in _list_parts(way)
+    }
     known |= {cls.__name__ for cls in further}
     for name in sorted(names - known):
         raise ConfigError(f"--only {name}: no such way here; there are {', '.join(sorted(known))}")
-    return [way for way in found if _parts(way) & names]
+    return [way for way in found if _list_parts(way) & names]
 
 
-def _parts(way: Way) -> set[str]:
+def _list_parts(way: Recipe) -> set[str]:
     return {type(part).__name__ for part in (*way.compilers, way.runtime)}
 
 
-def _through(
-    way: Way,
+def _run_recipe(
+    way: Recipe,
     cases: Sequence[Case],
     off: tuple[float, float],
     time_limit: float,
@@ -299,7 +306,7 @@ def _through(
     progress: Progress,
 ) -> list[Result]:
     start = time.monotonic()
-    ended = results(cases, way, *off, time_limit, jobs)
+    ended = run_cases(cases, way, *off, time_limit, jobs)
     done = {result.case: result for result in progress(ended, way.title, len(cases))}
     log.info("%s: %.0f s", way.title, time.monotonic() - start)
     return [done[case] for case in cases]

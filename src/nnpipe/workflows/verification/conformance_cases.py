@@ -15,21 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.core.arguments import arguments_of
+from nnpipe.core.arguments import list_arguments
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import Component
 from nnpipe.core.errors import NNPipeError
-from nnpipe.core.files import sha256_of
-from nnpipe.core.leases import temporary_folder
-from nnpipe.core.registry import component_from, components
+from nnpipe.core.files import compute_sha256
+from nnpipe.core.leases import create_temporary_folder
+from nnpipe.core.registry import components, create_component
 from nnpipe.core.runtime import Runtime
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.tflite import read_tflite
-from nnpipe.workflows.candidates.model_files import artifact_of
-from nnpipe.workflows.isolation.subprocess_worker import Died, Unforeseen, Worker
-from nnpipe.workflows.verification.test_vectors import Case, Shape, difference, read_side
-from nnpipe.workflows.ways import Way
+from nnpipe.workflows.candidates.model_files import read_artifact
+from nnpipe.workflows.isolation.subprocess_worker import UnexpectedError, Worker, WorkerDied
+from nnpipe.workflows.recipes import Recipe
+from nnpipe.workflows.verification.test_vectors import Case, Shape, describe_difference, read_side
 
 PASSED, WRONG, REFUSED, FAILED, CRASHED = "passed", "wrong", "refused", "failed", "crashed"
 STATUSES = (PASSED, WRONG, REFUSED, FAILED, CRASHED)
@@ -69,7 +69,7 @@ class Result:
         return _NUMBERS.sub("N", _QUOTED.sub("'…'", _PATH.sub("…", text)))[:160]
 
 
-def ways_from(format: str, further: Sequence[type[Runtime]] = ()) -> list[Way]:
+def list_recipes(format: str, further: Sequence[type[Runtime]] = ()) -> list[Recipe]:
     """Return every installed way from a format to outputs that should preserve the numbers.
 
     Parameters
@@ -79,42 +79,42 @@ def ways_from(format: str, further: Sequence[type[Runtime]] = ()) -> list[Way]:
     further
         Runtimes to use besides the registered ones.
     """
-    runtimes = [cls for cls in (*components(Runtime), *further) if _usable(cls)]
+    runtimes = [cls for cls in (*components(Runtime), *further) if _is_usable(cls)]
     found = []
     for cls in runtimes:
         if format in cls.accepts:
-            found.append(_way((), cls()))
-            if any(declared.name == "reference_kernels" for declared in arguments_of(cls)):
-                found.append(_way((), cls.from_json({"reference_kernels": True})))
+            found.append(_build_recipe((), cls()))
+            if any(declared.name == "reference_kernels" for declared in list_arguments(cls)):
+                found.append(_build_recipe((), cls.from_json({"reference_kernels": True})))
     for compiler in components(ModelCompiler):
-        if format not in compiler.accepts or not _usable(compiler):
+        if format not in compiler.accepts or not _is_usable(compiler):
             continue
         made = compiler()
         if made.needs_calibration() or _LOSSY.search(made.variant()):
             continue
         takers = [cls for cls in runtimes if compiler.produces in cls.accepts]
         main = [cls for cls in takers if cls.__name__ == _MAIN.get(compiler.produces, cls.__name__)]
-        found += [_way((made,), cls()) for cls in main[:1]]
+        found += [_build_recipe((made,), cls()) for cls in main[:1]]
     return found
 
 
-def _way(compilers: tuple[ModelCompiler, ...], runtime: Runtime) -> Way:
+def _build_recipe(compilers: tuple[ModelCompiler, ...], runtime: Runtime) -> Recipe:
     title = " → ".join(type(part).__name__ for part in (*compilers, runtime))
     reference = getattr(runtime, "reference_kernels", False)
-    return Way(title + (", reference kernels" if reference else ""), compilers, runtime)
+    return Recipe(title + (", reference kernels" if reference else ""), compilers, runtime)
 
 
-def _usable(cls: type[Component]) -> bool:
-    return not cls.missing() and not any(declared.required for declared in arguments_of(cls))
+def _is_usable(cls: type[Component]) -> bool:
+    return not cls.missing() and not any(declared.required for declared in list_arguments(cls))
 
 
 def run_case(request: Mapping[str, Any]) -> list[str]:
     """Run one case in this process, and return its status and reason."""
     case = Case.from_json(request["case"])
-    compilers = [component_from(item, ModelCompiler) for item in request["compilers"]]
-    runtime = component_from(request["runtime"], Runtime)
+    compilers = [create_component(item, ModelCompiler) for item in request["compilers"]]
+    runtime = create_component(request["runtime"], Runtime)
     try:
-        with temporary_folder() as folder:
+        with create_temporary_folder() as folder:
             return _run_case(case, compilers, runtime, folder, request["rtol"], request["atol"])
     except NNPipeError as error:
         return [REFUSED, " ".join(str(error).split())]
@@ -128,28 +128,28 @@ def _run_case(
     rtol: float,
     atol: float,
 ) -> list[str]:
-    artifact = _artifact(case, runtime, bool(compilers))
-    inputs, outputs = _declared(case)
+    artifact = _read_case_artifact(case, runtime, bool(compilers))
+    inputs, outputs = _read_shapes(case)
     for number, compiler in enumerate(compilers):
         artifact = compiler.compile(artifact, folder / f"step{number}{compiler.suffix}")
     with runtime.load(artifact) as session:
         for given, expected in case.sets:
             found = session.infer(read_side(given, tuple(inputs), inputs))
             for name, array in read_side(expected, tuple(outputs), outputs).items():
-                told = difference(array, np.asarray(found[name]), rtol, atol)
+                told = describe_difference(array, np.asarray(found[name]), rtol, atol)
                 if told:
                     return [WRONG, f"output {name!r} {told}"]
     return [PASSED, ""]
 
 
-def _artifact(case: Case, runtime: Runtime, compiled: bool) -> Artifact:
+def _read_case_artifact(case: Case, runtime: Runtime, compiled: bool) -> Artifact:
     if not compiled:
-        return artifact_of(case.model, case.format, runtime)
+        return read_artifact(case.model, case.format, runtime)
     io = read_onnx(case.model).io() if case.format == "onnx" else read_tflite(case.model).io
-    return Artifact(case.model, case.format, io, sha256_of(case.model))
+    return Artifact(case.model, case.format, io, compute_sha256(case.model))
 
 
-def _declared(case: Case) -> tuple[dict[str, Shape], dict[str, Shape]]:
+def _read_shapes(case: Case) -> tuple[dict[str, Shape], dict[str, Shape]]:
     """Return shapes by name in the file's order, in which vectors are bound."""
     if case.format == "onnx":
         file = read_onnx(case.model)
@@ -162,8 +162,8 @@ def _declared(case: Case) -> tuple[dict[str, Shape], dict[str, Shape]]:
     }
 
 
-def results(
-    cases: Sequence[Case], way: Way, rtol: float, atol: float, seconds: float, jobs: int
+def run_cases(
+    cases: Sequence[Case], way: Recipe, rtol: float, atol: float, seconds: float, jobs: int
 ) -> Iterator[Result]:
     """Run cases in parallel subprocesses, and yield results in the order in which they finish."""
     waiting: queue.SimpleQueue[Case | None] = queue.SimpleQueue()
@@ -172,13 +172,13 @@ def results(
         waiting.put(case)
     stopped = threading.Event()
 
-    def work() -> None:
+    def run_waiting() -> None:
         try:
             with Worker(f"{__name__}:run_case") as worker:
                 while not stopped.is_set():
                     case = waiting.get_nowait()
                     assert case is not None
-                    done.put(_result(worker, case, way, rtol, atol, seconds))
+                    done.put(_run_in_worker(worker, case, way, rtol, atol, seconds))
         except queue.Empty:
             pass
         except BaseException as error:
@@ -187,7 +187,7 @@ def results(
     with ExitStack() as stack:
         stack.callback(stopped.set)
         for _ in range(min(jobs, len(cases))):
-            threading.Thread(target=work, daemon=True).start()
+            threading.Thread(target=run_waiting, daemon=True).start()
         for _ in cases:
             result = done.get()
             if isinstance(result, BaseException):
@@ -195,8 +195,8 @@ def results(
             yield result
 
 
-def _result(
-    worker: Worker, case: Case, way: Way, rtol: float, atol: float, seconds: float
+def _run_in_worker(
+    worker: Worker, case: Case, way: Recipe, rtol: float, atol: float, seconds: float
 ) -> Result:
     assert way.runtime is not None
     request = {
@@ -208,16 +208,16 @@ def _result(
     }
     try:
         status, reason = worker.call(request, seconds)
-    except Died as error:
+    except WorkerDied as error:
         return Result(case, CRASHED, str(error))
-    except Unforeseen as error:
+    except UnexpectedError as error:
         return Result(case, FAILED, error.brief)
     except NNPipeError as error:
         return Result(case, REFUSED, str(error))
     return Result(case, status, reason)
 
 
-def counted(found: Iterable[Result]) -> dict[str, int]:
+def count_results(found: Iterable[Result]) -> dict[str, int]:
     """Return the number of results of each status, including those with none."""
     counts = dict.fromkeys(STATUSES, 0)
     for result in found:
@@ -225,7 +225,7 @@ def counted(found: Iterable[Result]) -> dict[str, int]:
     return counts
 
 
-def by_cause(found: Iterable[Result]) -> list[tuple[str, str, list[Result]]]:
+def group_by_cause(found: Iterable[Result]) -> list[tuple[str, str, list[Result]]]:
     """Return results that did not pass, grouped by status and cause, the most frequent first."""
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in found:

@@ -13,22 +13,22 @@ from nnpipe.analysis.channel_errors import Array, round_to_8_bits
 from nnpipe.analysis.suspect_operations import (
     Level,
     Suspect,
-    between,
-    coarsest,
-    sure_for,
-    suspects_among,
+    find_suspects,
+    find_unknown_predecessors,
+    get_sure_threshold,
+    rank_coarsest,
 )
-from nnpipe.analysis.tensor_pairing import ComputedTensor, Pair, TensorPairing, comparable
-from nnpipe.analysis.weight_changes import Weighing
-from nnpipe.core.artifact import WEIGHTS_ONLY, Claim, numbers_of
+from nnpipe.analysis.tensor_pairing import ComputedTensor, Pair, TensorPairing, has_distinct_numbers
+from nnpipe.analysis.weight_changes import WeightComparison
+from nnpipe.core.artifact import WEIGHTS_ONLY, Claim, get_lowest_precision
 from nnpipe.core.errors import NotSupported
-from nnpipe.core.foreign_text import lines_of
+from nnpipe.core.foreign_text import join_lines
 from nnpipe.core.graph import Graph, Selector
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.quantization import adapt, quantize_linear
 from nnpipe.core.tensors import Batch, TensorSpec
-from nnpipe.workflows.verification.binding import Binding, in_order, varying
-from nnpipe.workflows.verification.compare_outputs import real
+from nnpipe.workflows.verification.binding import Binding, find_varying_tensors, sort_operations
+from nnpipe.workflows.verification.compare_outputs import dequantize_values
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,10 @@ class Rerun:
         """Return the requested tensors as floating point; if ``resting``, all inputs are 0."""
         lengths = [len(next(iter(batch.values()))) for batch in self.batches]
         stored = {
-            name: _stored(array, self.graph.tensors.get(name)) for name, array in given.items()
+            name: _encode_values(array, self.graph.tensors.get(name))
+            for name, array in given.items()
         }
-        parts = {name: _parted(array, lengths) for name, array in stored.items()}
+        parts = {name: _split_values(array, lengths) for name, array in stored.items()}
         found = []
         for n, batch in enumerate(self.batches):
             taken = (
@@ -55,17 +56,17 @@ class Rerun:
             )
             own = {name: part[n] for name, part in parts.items()}
             found.append(self.source.get_intermediates(Selector(tensor=tensor), taken, own))
-        return joined_values(found, self.graph)
+        return join_values(found, self.graph)
 
 
-def batches_of(models: Sequence[LiveModel], samples: Sequence[Batch]) -> list[Batch]:
+def build_batches(models: Sequence[LiveModel], samples: Sequence[Batch]) -> list[Batch]:
     """Return samples as one batch if all models take any number, else one batch each."""
     if all(spec.shape[:1] == (None,) for model in models for spec in model.io.inputs):
         return [{name: np.concatenate([sample[name] for sample in samples]) for name in samples[0]}]
     return list(samples)
 
 
-def joined_values(parts: Sequence[Mapping[str, Any]], graph: Graph) -> dict[str, Any]:
+def join_values(parts: Sequence[Mapping[str, Any]], graph: Graph) -> dict[str, Any]:
     """Join values of several batches as floating point; leave out tensors whose shapes differ."""
     found = {}
     for name, first in parts[0].items():
@@ -77,16 +78,16 @@ def joined_values(parts: Sequence[Mapping[str, Any]], graph: Graph) -> dict[str,
         ):
             whole = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
             spec = graph.tensors.get(name)
-            found[name] = whole if spec is None else real(whole, spec)
+            found[name] = whole if spec is None else dequantize_values(whole, spec)
     return found
 
 
-def _parted(array: Any, lengths: Sequence[int]) -> list[Any]:
+def _split_values(array: Any, lengths: Sequence[int]) -> list[Any]:
     """Return joined values split into batches again."""
     return [array] if len(lengths) == 1 else np.split(array, len(lengths))
 
 
-def _stored(array: Array, spec: TensorSpec | None) -> Any:
+def _encode_values(array: Array, spec: TensorSpec | None) -> Any:
     """Return real numbers in the form in which the model stores them."""
     if spec is None or spec.scale is None:
         return array.astype("float32" if spec is None or spec.dtype == "bfloat16" else spec.dtype)
@@ -157,7 +158,7 @@ class Divergence:
             return f"no operation does anything else than it should{with_weights}: {seen}"
         lines = [f"{place}. {suspect}" for place, suspect in enumerate(self.suspects[:3], 1)]
         more = f", the first 3 of {len(self.suspects)}" if len(self.suspects) > 3 else ""
-        return lines_of([f"suspects{more}; {seen}:", *lines])
+        return join_lines([f"suspects{more}; {seen}:", *lines])
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,7 @@ class PairedValues:
     other_rerun: Rerun
     other_shapes: Mapping[str, tuple[int, ...]]
 
-    def given(self) -> dict[str, Array]:
+    def get_replacements(self) -> dict[str, Array]:
         """Return the other model's values by the source's tensors, for the operations that
         follow.
         """
@@ -202,7 +203,7 @@ class PairedValues:
         }
 
 
-def paired_values(
+def match_values(
     source: LiveModel,
     other: LiveModel,
     binding: Binding,
@@ -231,25 +232,25 @@ def paired_values(
         If no intermediate tensors correspond, or one model cannot return any.
     """
     graph, other_graph = source.get_inference_graph(), other.get_inference_graph()
-    batches = batches_of((source, other), list(samples[:_SAMPLES]))
-    taken = binding.towards(source.io.inputs)
-    turned = [adapt(binding.there(batch), taken, other.io.inputs) for batch in batches]
-    values = joined_values(
+    batches = build_batches((source, other), list(samples[:_SAMPLES]))
+    taken = binding.to_other_specs(source.io.inputs)
+    turned = [adapt(binding.to_other(batch), taken, other.io.inputs) for batch in batches]
+    values = join_values(
         [other.get_intermediates(_EVERYTHING, batch) for batch in turned], other_graph
     )
     recompute = Rerun(source, graph, batches)
-    outputs = _outputs(source, graph, other, other_graph, binding)
-    places = [place for place in _places(graph) if place.tensor not in absent]
+    outputs = _match_outputs(source, graph, other, other_graph, binding)
+    places = [place for place in _list_computed_tensors(graph) if place.tensor not in absent]
     pairs = TensorPairing(
         places,
-        _places(other_graph),
+        _list_computed_tensors(other_graph),
         values,
         recompute,
         outputs,
-        sure_for(claims),
+        get_sure_threshold(claims),
         source.wrapper.channel_axis,
-        _at_rest(recompute, outputs),
-    ).pairs()
+        _compute_at_zero(recompute, outputs),
+    ).find_pairs()
     if not pairs:
         raise NotSupported("no intermediate tensor of one side goes with one of the other")
     shapes = {name: array.shape for name, array in values.items()}
@@ -265,7 +266,7 @@ def paired_values(
     )
 
 
-def divergence(values: PairedValues, claims: Iterable[Claim]) -> Divergence:
+def find_divergence(values: PairedValues, claims: Iterable[Claim]) -> Divergence:
     """Judge each operation of the source by its counterpart's values; ``claims`` are those of
     the conversion.
     """
@@ -278,21 +279,25 @@ def divergence(values: PairedValues, claims: Iterable[Claim]) -> Divergence:
     at_rest = values.recompute(
         {pair.source.tensor: np.zeros_like(pair.expected) for pair in pairs}, resting=True
     )
-    computed, weighted = _computed(graph), _weighted(graph)
-    places = _places(values.other_graph)
-    exact = _unrounded_tensors(values) if numbers_of(claims) in WEIGHTS_ONLY else ()
-    dynamic = numbers_of(claims) == "int8-weights"  # operations round their inputs themselves
+    computed, weighted = _map_inputs(graph), _map_weighted(graph)
+    places = _list_computed_tensors(values.other_graph)
+    exact = _find_unrounded(values) if get_lowest_precision(claims) in WEIGHTS_ONLY else ()
+    dynamic = (
+        get_lowest_precision(claims) == "int8-weights"
+    )  # operations round their inputs themselves
     rounded = (
-        {name: round_to_8_bits(array) for name, array in values.given().items()} if dynamic else {}
+        {name: round_to_8_bits(array) for name, array in values.get_replacements().items()}
+        if dynamic
+        else {}
     )
     from_rounded = values.recompute(rounded) if rounded else {}
-    levels, suspects = suspects_among(
+    levels, suspects = find_suspects(
         pairs, axis, claims, computed, weighted, places, at_rest, exact, from_rounded
     )
-    return Divergence(levels, suspects, coarsest(levels, weighted))
+    return Divergence(levels, suspects, rank_coarsest(levels, weighted))
 
 
-def _unrounded_tensors(values: PairedValues) -> set[str]:
+def _find_unrounded(values: PairedValues) -> set[str]:
     """Return the source's tensors of pairs that both models compute without integers, and the
     source without weights.
 
@@ -303,18 +308,22 @@ def _unrounded_tensors(values: PairedValues) -> set[str]:
         {pair.source.tensor for pair in values.pairs},
         {pair.other.tensor for pair in values.pairs},
     )
-    computed, others, within = _computed(graph), _computed(other_graph), weighted_within(values)
-    rounded, rounded_there = _integer_tensors(graph), _integer_tensors(other_graph)
+    computed, others, within = (
+        _map_inputs(graph),
+        _map_inputs(other_graph),
+        find_weighted_operations(values),
+    )
+    rounded, rounded_there = _find_integer_tensors(graph), _find_integer_tensors(other_graph)
     return {
         pair.source.tensor
         for pair in values.pairs
         if not within[pair.source.tensor]
-        and rounded.isdisjoint(between(pair.source.tensor, known, computed))
-        and rounded_there.isdisjoint(between(pair.other.tensor, paired, others))
+        and rounded.isdisjoint(find_unknown_predecessors(pair.source.tensor, known, computed))
+        and rounded_there.isdisjoint(find_unknown_predecessors(pair.other.tensor, paired, others))
     }
 
 
-def _integer_tensors(graph: Graph) -> set[str]:
+def _find_integer_tensors(graph: Graph) -> set[str]:
     """Return the tensors that are computed with integers that stand for real numbers."""
     scaled = {name for name, spec in graph.tensors.items() if spec.scale is not None}
     return {
@@ -326,32 +335,32 @@ def _integer_tensors(graph: Graph) -> set[str]:
     }
 
 
-def weighted_within(values: PairedValues) -> dict[str, tuple[str, ...]]:
+def find_weighted_operations(values: PairedValues) -> dict[str, tuple[str, ...]]:
     """Return by tensor of each pair the source's operations with weights that compute it from
     the pairs before it.
     """
-    computed, weighted = _computed(values.graph), _weighted(values.graph)
+    computed, weighted = _map_inputs(values.graph), _map_weighted(values.graph)
     known = {pair.source.tensor for pair in values.pairs}
     return {
         tensor: tuple(
             name
-            for each in between(tensor, known, computed)[::-1]
+            for each in find_unknown_predecessors(tensor, known, computed)[::-1]
             for name in weighted.get(each, ())
         )
         for tensor in known
     }
 
 
-def _computed(graph: Graph) -> dict[str, tuple[str, ...]]:
+def _map_inputs(graph: Graph) -> dict[str, tuple[str, ...]]:
     """Return by tensor the inputs of the operation that computes it."""
     return {
         tensor: operation.inputs for operation in graph.operations for tensor in operation.outputs
     }
 
 
-def _weighted(graph: Graph) -> dict[str, tuple[str, ...]]:
+def _map_weighted(graph: Graph) -> dict[str, tuple[str, ...]]:
     """Return by tensor the operation that computes it, if it uses weights."""
-    live = varying(graph)
+    live = find_varying_tensors(graph)
     return {
         tensor: (operation.name,)
         for operation in graph.operations
@@ -361,8 +370,8 @@ def _weighted(graph: Graph) -> dict[str, tuple[str, ...]]:
     }
 
 
-def judged(
-    found: Mapping[str, Any], where: Divergence | None, weights: Weighing | None = None
+def update_verdict(
+    found: Mapping[str, Any], where: Divergence | None, weights: WeightComparison | None = None
 ) -> dict[str, Any]:
     """Return the verdict and reason that weights and operations add to those of the outputs, if
     they change them.
@@ -382,45 +391,52 @@ def judged(
         cause = "the cause is" if first.effect == "all" else "most suspect is"
         return {
             "verdict": "different",
-            "reason": f"{_seen(found, told)}: {cause} {first.name!r}: {first.told}",
+            "reason": f"{_format_fault(found, told)}: {cause} {first.name!r}: {first.told}",
         }
     if wrong:
-        reason = f"{_seen(found)}: most suspect are the weights {wrong[0].name!r}: {wrong[0].wrong}"
+        reason = (
+            f"{_format_fault(found)}: most suspect are the weights {wrong[0].name!r}: "
+            f"{wrong[0].wrong}"
+        )
         return {"verdict": "different", "reason": reason}
     if on_purpose:
         told = (
-            "its weights could not be compared" if weights is None else f"weights: {weights.told()}"
+            "its weights could not be compared"
+            if weights is None
+            else f"weights: {weights.describe()}"
         )
         return {"reason": f"{found['reason']}; {told}"}
     return {}
 
 
-def _seen(found: Mapping[str, Any], told: str = "") -> str:
+def _format_fault(found: Mapping[str, Any], told: str = "") -> str:
     outputs = f": {found['reason']}" if found["verdict"] == "different" else ""
     return f"it does not compute what it should{told}{outputs}"
 
 
-def _at_rest(recompute: Rerun, outputs: Iterable[str]) -> dict[str, Any]:
+def _compute_at_zero(recompute: Rerun, outputs: Iterable[str]) -> dict[str, Any]:
     """Return what each operation of the source computes if all its inputs are 0."""
     zeros = {
-        name: np.zeros_like(array) for name, array in recompute({}).items() if comparable(array)
+        name: np.zeros_like(array)
+        for name, array in recompute({}).items()
+        if has_distinct_numbers(array)
     }
     return recompute(
         {name: array for name, array in zeros.items() if name not in outputs}, resting=True
     )
 
 
-def _places(graph: Graph) -> list[ComputedTensor]:
-    live = varying(graph)
+def _list_computed_tensors(graph: Graph) -> list[ComputedTensor]:
+    live = find_varying_tensors(graph)
     return [
         ComputedTensor(tensor, operation.name, operation.kind, operation.layer, operation.inputs)
-        for operation in in_order(graph)
+        for operation in sort_operations(graph)
         for tensor in operation.outputs
         if tensor in live
     ]
 
 
-def _outputs(
+def _match_outputs(
     source: LiveModel, graph: Graph, other: LiveModel, other_graph: Graph, binding: Binding
 ) -> dict[str, str]:
     """Return the other model's tensor for each output of the source."""

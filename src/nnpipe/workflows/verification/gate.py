@@ -10,22 +10,22 @@ from typing import Any, Literal
 
 from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.foreign_text import lines_of, show_text
+from nnpipe.core.foreign_text import join_lines, show_text
 from nnpipe.measuring.comparison import Comparison
 from nnpipe.measuring.constraints import MetricConstraint
 from nnpipe.measuring.diagnosis import diagnose
-from nnpipe.measuring.quality_doubts import quality_doubts
+from nnpipe.measuring.quality_warnings import check_quality
 from nnpipe.measuring.run import Run
 from nnpipe.report.formatting import clean
 from nnpipe.workflows.comparison.result import ComparisonResult
 from nnpipe.workflows.verification.gate_criterion import (
     Criterion,
     GatedCandidate,
-    candidate_of,
-    entry,
-    kept,
-    quality_loss,
-    slowdown,
+    check_constraint,
+    check_quality_loss,
+    check_slowdown,
+    find_candidate,
+    read_candidate,
 )
 
 Undecided = Literal["pass", "fail"]
@@ -60,7 +60,7 @@ class GateResult:
     @property
     def passed(self) -> bool:
         """Whether every criterion holds."""
-        return all(self._counts(criterion) == "pass" for criterion in self.criteria)
+        return all(self._resolve_status(criterion) == "pass" for criterion in self.criteria)
 
     def show(self) -> None:
         """Print one line for each criterion, and one for each doubt."""
@@ -68,8 +68,11 @@ class GateResult:
 
     def __str__(self) -> str:
         """Return one line for each criterion, and one for each doubt."""
-        return lines_of(
-            [*map(self._told, self.criteria), *(f"mind: {doubt}" for doubt in self.doubts)]
+        return join_lines(
+            [
+                *map(self._format_criterion, self.criteria),
+                *(f"mind: {doubt}" for doubt in self.doubts),
+            ]
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -79,16 +82,16 @@ class GateResult:
             "criteria": [criterion.to_json() for criterion in self.criteria],
         }
 
-    def _counts(self, criterion: Criterion) -> str:
+    def _resolve_status(self, criterion: Criterion) -> str:
         if criterion.status != "undecided":
             return criterion.status
         return "fail" if criterion.blocks else self.undecided
 
-    def _told(self, criterion: Criterion) -> str:
+    def _format_criterion(self, criterion: Criterion) -> str:
         if criterion.status != "undecided":
             return str(criterion)
         wanted = f"; {criterion.more} would decide" if criterion.more else ""
-        return f"{criterion}{wanted}; counts as {self._counts(criterion)}"
+        return f"{criterion}{wanted}; counts as {self._resolve_status(criterion)}"
 
 
 def gate(
@@ -165,11 +168,11 @@ def gate(
             "METRIC=LIMIT, --constraint 'flash <= 256 KiB', or several of them (in Python, "
             "max_slowdown=0.02)"
         )
-    one, two = _entry(baseline), _entry(new)
+    one, two = _find_gated_candidate(baseline), _find_gated_candidate(new)
     criteria: list[Criterion] = []
     doubts: list[str] = []
     if max_slowdown is not None:
-        criteria.append(slowdown(one, two, max_slowdown, confidence))
+        criteria.append(check_slowdown(one, two, max_slowdown, confidence))
         if one.whole is None or two.whole is None:
             doubts += [
                 f"{clean(each.name)} is in doubt ({doubt.kind}): {clean(doubt.reason)}"
@@ -177,24 +180,26 @@ def gate(
                 for doubt in diagnose(each.run)
             ]
     criteria += [
-        quality_loss(one, two, limit, confidence, judge_unknown, name)
+        check_quality_loss(one, two, limit, confidence, judge_unknown, name)
         for name, limit in losses.items()
     ]
-    criteria += [kept(one, two, constraint, confidence) for constraint in wanted]
+    criteria += [check_constraint(one, two, constraint, confidence) for constraint in wanted]
     if losses:
         doubts += [
             f"the quality of {clean(each.name)} is in doubt ({doubt.kind}): "
             f"{clean(doubt.reason, 600)}"
             for each in (one, two)
-            for doubt in quality_doubts(each.run)
+            for doubt in check_quality(each.run)
         ]
     return GateResult(tuple(criteria), undecided, tuple(dict.fromkeys(doubts)))
 
 
-def _entry(given: str | Path | Run | tuple[Comparison | ComparisonResult, str]) -> GatedCandidate:
+def _find_gated_candidate(
+    given: str | Path | Run | tuple[Comparison | ComparisonResult, str],
+) -> GatedCandidate:
     if isinstance(given, Run):
         return GatedCandidate(given.title, given)
     if not isinstance(given, tuple):
-        return entry(str(given))
+        return read_candidate(str(given))
     whole = given[0].comparison if isinstance(given[0], ComparisonResult) else given[0]
-    return GatedCandidate(given[1], candidate_of(whole, given[1]), whole)
+    return GatedCandidate(given[1], find_candidate(whole, given[1]), whole)

@@ -9,19 +9,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nnpipe.analysis.quality_intervals import quality_difference
+from nnpipe.analysis.quality_intervals import compute_quality_difference
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.core.messages import nearest
-from nnpipe.measuring.comparison import Comparison, quantiles, read_result
+from nnpipe.core.messages import suggest_name
+from nnpipe.measuring.comparison import Comparison, compute_block_quantiles, read_result
 from nnpipe.measuring.constraints import Figure, MetricConstraint
-from nnpipe.measuring.paired_comparison import Centre, Medians, centre, start_ratios
-from nnpipe.measuring.quality_doubts import prepared_unknown
-from nnpipe.measuring.quantile_intervals import quantile_interval
-from nnpipe.measuring.quantities import in_sentence
+from nnpipe.measuring.paired_comparison import Centre, Medians, compute_centre, start_ratios
+from nnpipe.measuring.quality_warnings import is_preparation_unknown
+from nnpipe.measuring.quantile_intervals import compute_quantile_interval
+from nnpipe.measuring.quantities import format_in_sentence
 from nnpipe.measuring.run import Run
-from nnpipe.measuring.statistics import samples_needed
-from nnpipe.report.inputs.quality import Quality, comparable
-from nnpipe.report.quantity_text import interval, written
+from nnpipe.measuring.statistics import count_samples_needed
+from nnpipe.report.inputs.quality import Quality, is_comparable
+from nnpipe.report.quantity_text import format_figure_interval, format_quantity
 from nnpipe.workflows.sweep.estimates import Figures
 
 Status = Literal["pass", "fail", "undecided"]
@@ -92,12 +92,15 @@ class Criterion:
         if self.value is None:
             found = "cannot be told"
         else:
-            found = f"{self._number(self.value)}{unit}"
+            found = f"{self._format_number(self.value)}{unit}"
             if self.interval is not None:
-                found += f" [{self._number(self.interval[0])}, {self._number(self.interval[1])}]"
+                found += (
+                    f" [{self._format_number(self.interval[0])}, "
+                    f"{self._format_number(self.interval[1])}]"
+                )
         return f"{self.status}: {self.name} {found}, {allowed} ({self.basis})"
 
-    def _number(self, value: float) -> str:
+    def _format_number(self, value: float) -> str:
         return f"{100 * value:.2f}".replace("-0.00", "0.00") if self.unit else f"{value:.4g}"
 
     def to_json(self) -> dict[str, Any]:
@@ -113,12 +116,14 @@ class Criterion:
         }
 
 
-def same_result(name: str, limit: float, unit: Unit = "%") -> Criterion:
+def build_same_criterion(name: str, limit: float, unit: Unit = "%") -> Criterion:
     """Return the criterion of a result that is compared with itself."""
-    return decided(name, limit, Centre(0.0, (0.0, 0.0), 1, 1), "the same result", "results", unit)
+    return build_criterion(
+        name, limit, Centre(0.0, (0.0, 0.0), 1, 1), "the same result", "results", unit
+    )
 
 
-def decided(
+def build_criterion(
     name: str, limit: float, found: Centre, basis: str, counted: str, unit: Unit = "%"
 ) -> Criterion:
     """Return the criterion decided by an interval of logarithms of ratios, or of differences."""
@@ -153,12 +158,12 @@ def decided(
     return Criterion(name, limit, "undecided", value, interval, basis, more, unit)
 
 
-def kept(
+def check_constraint(
     baseline: GatedCandidate, new: GatedCandidate, constraint: MetricConstraint, confidence: float
 ) -> Criterion:
     """Return the criterion of a constraint on the new result; losses are against the baseline."""
     metric = constraint.metric
-    figure = Figures(new.run, baseline.run).of(metric, confidence)
+    figure = Figures(new.run, baseline.run).get_figure(metric, confidence)
     of_both = metric.compared or metric.name == "agreement"
     if of_both and figure.value is not None and baseline.is_same_result(new):
         figure = Figure.exactly(figure.value)
@@ -168,7 +173,7 @@ def kept(
         if of_both or metric.metric
     ]
     words = next(
-        (found for each in judged if each is not None and (found := each.not_finite_words())), ""
+        (found for each in judged if each is not None and (found := each.describe_nonfinite())), ""
     )
     if words or figure.value is None:
         reason = words or figure.reason
@@ -183,9 +188,13 @@ def kept(
             found=found,
             blocks=bool(words),
         )
-    holds = constraint.judge(figure)
-    basis = "exact" if figure.low == figure.high else interval(metric, figure) or "no interval"
-    found = f"{metric.name} is {written(metric, figure.value)}, {constraint.text} is wanted"
+    holds = constraint.evaluate(figure)
+    basis = (
+        "exact"
+        if figure.low == figure.high
+        else format_figure_interval(metric, figure) or "no interval"
+    )
+    found = f"{metric.name} is {format_quantity(metric, figure.value)}, {constraint.text} is wanted"
     ends = (figure.low, figure.high) if math.isfinite(figure.high - figure.low) else None
     if holds is None:
         return Criterion(
@@ -202,7 +211,7 @@ def kept(
     return Criterion(metric.name, constraint.bound, status, figure.value, ends, basis, found=found)
 
 
-def quality_loss(
+def check_quality_loss(
     baseline: GatedCandidate,
     new: GatedCandidate,
     limit: float,
@@ -221,11 +230,11 @@ def quality_loss(
     ConfigError
         If a result has no judged predictions, or their task has no such metric.
     """
-    one, two = (_judged(each, metric) for each in (baseline, new))
+    one, two = (_require_quality(each, metric) for each in (baseline, new))
     computed = one.task.metric(metric) if metric else one.metric
-    name = f"{in_sentence(computed.title)} loss"
+    name = f"{format_in_sentence(computed.title)} loss"
     unit: Unit = "points" if computed.kind == "share" else ""
-    unknown = [each.name for each in (baseline, new) if prepared_unknown(each.run)]
+    unknown = [each.name for each in (baseline, new) if is_preparation_unknown(each.run)]
     if unknown and not judge_unknown:
         basis = (
             f"preprocessing not known of {' and '.join(dict.fromkeys(unknown))}: say it when "
@@ -233,12 +242,12 @@ def quality_loss(
             "--mean, --deviation), or judge all the same with --judge-unknown"
         )
         return Criterion(name, limit, "undecided", None, None, basis, unit=unit)
-    if not comparable(one, two):
+    if not is_comparable(one, two):
         return Criterion(
             name, limit, "undecided", None, None, "not judged on the same samples", unit=unit
         )
     for each, judged in ((new, two), (baseline, one)):
-        if words := judged.evaluation.not_finite_words():
+        if words := judged.evaluation.describe_nonfinite():
             return Criterion(
                 name,
                 limit,
@@ -250,8 +259,8 @@ def quality_loss(
                 blocks=True,
             )
     if baseline.is_same_result(new):
-        return same_result(name, limit, unit)
-    gap = quality_difference(computed, one.evaluation, two.evaluation, confidence)
+        return build_same_criterion(name, limit, unit)
+    gap = compute_quality_difference(computed, one.evaluation, two.evaluation, confidence)
     sign = 1 if computed.less_is_better else -1
     low, high = sorted((sign * gap.low, sign * gap.high))
     ends = (low, high) if math.isfinite(high - low) else None
@@ -259,12 +268,12 @@ def quality_loss(
     basis = f"{gap.samples:,} samples"
     if gap.gained >= 0:
         basis = f"{gap.lost:,} lost and {gap.gained:,} won of {basis}"
-    return decided(name, limit, found, basis, "samples", unit)
+    return build_criterion(name, limit, found, basis, "samples", unit)
 
 
-def _judged(each: GatedCandidate, metric: str) -> Quality:
+def _require_quality(each: GatedCandidate, metric: str) -> Quality:
     try:
-        found = Quality.of(each.run)
+        found = Quality.from_run(each.run)
     except ArtifactError as error:
         raise ArtifactError(f"{each.name}: {error}") from None
     if found is None:
@@ -275,7 +284,7 @@ def _judged(each: GatedCandidate, metric: str) -> Quality:
         found.task.metric(metric or found.metric.name)
     except KeyError:
         known = [metric.name for metric in found.task.metrics]
-        hint = nearest(metric, known) or f"; there are: {', '.join(known)}"
+        hint = suggest_name(metric, known) or f"; there are: {', '.join(known)}"
         raise ConfigError(
             f"{each.name}: the task {found.task.name!r} has no metric {metric!r}{hint}"
         ) from None
@@ -296,7 +305,7 @@ _CONDITIONS = {
 }
 
 
-def entry(reference: str) -> GatedCandidate:
+def read_candidate(reference: str) -> GatedCandidate:
     """Return the candidate of ``FILE``, or of ``FILE#TITLE`` if the file holds several.
 
     Raises
@@ -316,12 +325,12 @@ def entry(reference: str) -> GatedCandidate:
         titles = ", ".join(f"{path}#{run.title}" for run in found.whole)
         raise ConfigError(f"{path} holds several candidates: name one, {titles}")
     try:
-        return GatedCandidate(reference, candidate_of(found, title), found)
+        return GatedCandidate(reference, find_candidate(found, title), found)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
 
 
-def candidate_of(comparison: Comparison, title: str) -> Run:
+def find_candidate(comparison: Comparison, title: str) -> Run:
     """Return the measurement of a candidate.
 
     Raises
@@ -335,58 +344,63 @@ def candidate_of(comparison: Comparison, title: str) -> Run:
     return run
 
 
-def slowdown(
+def check_slowdown(
     baseline: GatedCandidate, new: GatedCandidate, limit: float, confidence: float
 ) -> Criterion:
     """Return the criterion of the relative increase of the median time."""
     name = "slowdown"
     if baseline.is_same_result(new):
-        return same_result(name, limit)
+        return build_same_criterion(name, limit)
     same = (
         baseline.whole is not None
         and new.whole is not None
-        and _same_comparison(baseline.whole, new.whole)
+        and _is_same_comparison(baseline.whole, new.whole)
     )
-    if not same and (unlike := different_conditions(baseline.run, new.run)):
+    if not same and (unlike := find_different_conditions(baseline.run, new.run)):
         return Criterion(
             name, limit, "undecided", None, None, f"not measured alike: {', '.join(unlike)} differ"
         )
-    turns = [_turns(each) for each in (baseline, new)]
+    turns = [_compute_medians(each) for each in (baseline, new)]
     if same and baseline.whole is not None:
         # Intermediate looks at these measurements widen the intervals.
         whole = baseline.whole
         level = max(
-            confidence, whole.plan.level(len({*whole.failures, *(run.title for run in whole.runs)}))
+            confidence,
+            whole.plan.compute_pair_confidence(
+                len({*whole.failures, *(run.title for run in whole.runs)})
+            ),
         )
         logs = start_ratios(turns[0], turns[1])
         if not len(logs):
             return Criterion(name, limit, "undecided", None, None, "the two never ran together")
-        found = centre(logs, level)
-        return decided(name, limit, found, f"paired in {found.number} starts", "starts")
+        found = compute_centre(logs, level)
+        return build_criterion(name, limit, found, f"paired in {found.number} starts", "starts")
     if all(turns):
         centres = [
-            _of_starts(each, rounds, confidence)
+            _compute_start_median(each, rounds, confidence)
             for each, rounds in zip((baseline, new), turns, strict=True)
         ]
-        found = _difference(centres[0], centres[1])
+        found = _compute_difference(centres[0], centres[1])
         basis = f"{centres[0].number} and {centres[1].number} starts at different times"
-        return decided(name, limit, found, basis, "starts of each")
-    alone = [_alone(each, confidence) for each in (baseline, new)]
-    found = _difference(alone[0], alone[1])
+        return build_criterion(name, limit, found, basis, "starts of each")
+    alone = [_compute_log_median(each, confidence) for each in (baseline, new)]
+    found = _compute_difference(alone[0], alone[1])
     basis = (
         f"{alone[0].number:,} and {alone[1].number:,} calls, one start each: that starts differ, "
         f"often by 1 %, is "
         "not in the interval; nnpipe compare has it in"
     )
-    return decided(name, limit, found, basis, "calls of each")
+    return build_criterion(name, limit, found, basis, "calls of each")
 
 
-def different_conditions(one: Run, two: Run) -> list[str]:
+def find_different_conditions(one: Run, two: Run) -> list[str]:
     """Return the names of conditions that differ between two runs but should not."""
-    return [name for path, name in _CONDITIONS.items() if _at(one, path) != _at(two, path)]
+    return [
+        name for path, name in _CONDITIONS.items() if _get_field(one, path) != _get_field(two, path)
+    ]
 
 
-def _difference(first: Centre, second: Centre) -> Centre:
+def _compute_difference(first: Centre, second: Centre) -> Centre:
     """Return the difference of two independent values (MOVER: Zou and Donner, Stat. Med. 27,
     2008, 1693-1702).
     """
@@ -399,36 +413,36 @@ def _difference(first: Centre, second: Centre) -> Centre:
     return Centre(value, (value - below, value + above), number, needed)
 
 
-def _alone(each: GatedCandidate, confidence: float) -> Centre:
+def _compute_log_median(each: GatedCandidate, confidence: float) -> Centre:
     """Return the logarithm of the median time of a run's calls."""
     inference = each.run.series.get("inference")
     if inference is None or not len(inference):
         raise ConfigError(f"{each.name}: nothing was timed in it")
     latencies = np.asarray(inference["latency_ns"], np.float64)
     median = float(np.median(latencies))
-    interval = quantile_interval(latencies, 0.5, confidence)
+    interval = compute_quantile_interval(latencies, 0.5, confidence)
     if not median > 0 or (interval is not None and not interval[0] > 0):
         raise ConfigError(f"{each.name}: its calls took no time that the clock could see")
     ends = None if interval is None else (math.log(interval[0]), math.log(interval[1]))
-    needed = samples_needed(0.5, confidence)
+    needed = count_samples_needed(0.5, confidence)
     return Centre(
         math.log(median), ends, len(latencies), max(needed, 0 if ends else 2 * len(latencies))
     )
 
 
-def _of_starts(each: GatedCandidate, turns: Medians, confidence: float) -> Centre:
+def _compute_start_median(each: GatedCandidate, turns: Medians, confidence: float) -> Centre:
     """Return the logarithm of the time of a start, from the median of its blocks."""
     medians = [float(np.median([*rounds.values()])) for rounds in turns.values()]
     if min(medians) <= 0:
         raise ConfigError(f"{each.name}: its calls took no time that the clock could see")
-    return centre(np.log(medians), confidence)
+    return compute_centre(np.log(medians), confidence)
 
 
-def _turns(each: GatedCandidate) -> Medians:
-    return {} if each.whole is None else quantiles(each.run, 0.5)
+def _compute_medians(each: GatedCandidate) -> Medians:
+    return {} if each.whole is None else compute_block_quantiles(each.run, 0.5)
 
 
-def _same_comparison(one: Comparison, two: Comparison) -> bool:
+def _is_same_comparison(one: Comparison, two: Comparison) -> bool:
     return (one.created, one.command, one.title, one.seconds) == (
         two.created,
         two.command,
@@ -437,7 +451,7 @@ def _same_comparison(one: Comparison, two: Comparison) -> bool:
     )
 
 
-def _at(run: Run, path: tuple[str, ...]) -> Any:
+def _get_field(run: Run, path: tuple[str, ...]) -> Any:
     found: Any = getattr(run, path[0])
     for key in path[1:]:
         found = found.get(key) if isinstance(found, dict) else None

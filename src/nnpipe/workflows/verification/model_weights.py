@@ -14,8 +14,8 @@ from nnpipe.core.graph import Graph, Operation, Selector
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.primitives import PlainPrimitive
 from nnpipe.core.quantization import dequantize_linear
-from nnpipe.workflows.verification.binding import in_order, varying
-from nnpipe.workflows.verification.compare_outputs import real
+from nnpipe.workflows.verification.binding import find_varying_tensors, sort_operations
+from nnpipe.workflows.verification.compare_outputs import dequantize_values
 
 # the greatest number of operations between one on integers and the one that applies the scale
 _NEAR = 3
@@ -36,7 +36,7 @@ class _Constant:
     computed: bool = False
 
 
-def weights_of(model: LiveModel) -> Weights:
+def extract_weights(model: LiveModel) -> Weights:
     """Return all weights of a live model, as the numbers with which its operations compute.
 
     Quantised integers are converted to the numbers that they represent, whether the file states the
@@ -49,15 +49,15 @@ def weights_of(model: LiveModel) -> Weights:
         If the framework gives no access to weights.
     """
     graph = model.get_inference_graph()
-    live = varying(graph)
-    constants = _constants(model, graph, live)
+    live = find_varying_tensors(graph)
+    constants = _find_constants(model, graph, live)
     found: list[Weight] = []
     seen: set[str] = set()
     normalised: dict[str, Normalisation] = {}
     for operation in graph.operations:
         if live.isdisjoint(operation.outputs):
             continue
-        if (normalisation := _normalisation(operation, constants)) is not None:
+        if (normalisation := _extract_normalisation(operation, constants)) is not None:
             normalised[operation.inputs[0]] = normalisation
         for place, name in enumerate(operation.inputs):
             constant = _as_numbers(operation, place, constants, graph)
@@ -84,18 +84,18 @@ def weights_of(model: LiveModel) -> Weights:
                     constant.computed,
                 )
             )
-    users = _users(graph)
+    users = _map_users(graph)
     alone = {tensor: norm for tensor, norm in normalised.items() if len(users.get(tensor, ())) == 1}
-    return Weights(tuple(found), _layout(model), alone, _affine(graph, live, constants))
+    return Weights(tuple(found), _get_layout(model), alone, _find_affine(graph, live, constants))
 
 
-def _layout(model: LiveModel) -> Layout:
+def _get_layout(model: LiveModel) -> Layout:
     if model.wrapper.channel_axis == 1:
         return "OIHW"
     return "OHWI" if model.wrapper.weights_format == "tflite" else "HWIO"
 
 
-def _users(graph: Graph) -> dict[str, list[str]]:
+def _map_users(graph: Graph) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for operation in graph.operations:
         for name in set(operation.inputs):
@@ -105,18 +105,18 @@ def _users(graph: Graph) -> dict[str, list[str]]:
     return found
 
 
-def _constants(model: LiveModel, graph: Graph, live: set[str]) -> dict[str, _Constant]:
+def _find_constants(model: LiveModel, graph: Graph, live: set[str]) -> dict[str, _Constant]:
     """Return the tensors that do not depend on the inputs: weights, and tensors computed from
     weights only.
     """
     held: _Arrays = model.get_weights()
-    found = {name: _Constant(name, _plain(array)) for name, array in held.items()}
+    found = {name: _Constant(name, _convert_bfloat16(array)) for name, array in held.items()}
     for name, array in held.items():
         spec = graph.tensors.get(name)
         if spec is not None and spec.scale is not None and array.dtype.kind in "iu":
             scale = np.asarray(spec.scale, np.float64)
-            step = scale if scale.size == 1 else _along(scale, array.ndim, spec.axis)
-            found[name] = _Constant(name, real(array, spec), step)
+            step = scale if scale.size == 1 else _reshape_along(scale, array.ndim, spec.axis)
+            found[name] = _Constant(name, dequantize_values(array, spec), step)
     folded = [operation for operation in graph.operations if live.isdisjoint(operation.outputs)]
     if not folded:
         return found
@@ -130,9 +130,15 @@ def _constants(model: LiveModel, graph: Graph, live: set[str]) -> dict[str, _Con
             if name not in values:
                 continue
             spec, array = graph.tensors.get(name), values[name]
-            array = _plain(array) if spec is None else real(_plain(array), spec)
+            array = (
+                _convert_bfloat16(array)
+                if spec is None
+                else dequantize_values(_convert_bfloat16(array), spec)
+            )
             root = name if origin is None else origin.name
-            found[name] = _Constant(root, array, _step(origin, array), _is_computed(origin, array))
+            found[name] = _Constant(
+                root, array, _find_step(origin, array), _is_computed(origin, array)
+            )
     return found
 
 
@@ -145,12 +151,14 @@ def _is_computed(origin: _Constant | None, result: np.ndarray[Any, Any]) -> bool
     return origin.computed or not np.isin(result, origin.values.astype(result.dtype)).all()
 
 
-def _plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _convert_bfloat16(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     # an extension type in NumPy
     return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
 
 
-def _step(origin: _Constant | None, result: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+def _find_step(
+    origin: _Constant | None, result: np.ndarray[Any, Any]
+) -> np.ndarray[Any, Any] | None:
     """Return the distance of neighbouring numbers, if a result is integers times a scale."""
     if (
         origin is None
@@ -179,7 +187,9 @@ def _step(origin: _Constant | None, result: np.ndarray[Any, Any]) -> np.ndarray[
     return None
 
 
-def _along(values: np.ndarray[Any, Any], rank: int, axis: int | None) -> np.ndarray[Any, Any]:
+def _reshape_along(
+    values: np.ndarray[Any, Any], rank: int, axis: int | None
+) -> np.ndarray[Any, Any]:
     shape = [1] * rank
     shape[axis or 0] = values.size
     return values.reshape(shape)
@@ -205,7 +215,7 @@ def _as_numbers(
         "integer"
     ):  # of ONNX: zero points follow both inputs, scales come in later operations
         zero = constants.get(operation.inputs[3]) if len(operation.inputs) > 3 else None
-        scale = _multiplied_later(operation, constants, graph)
+        scale = _find_later_scale(operation, constants, graph)
     if scale is None or scale.values.dtype.kind != "f":
         return None
     known = zero is not None and zero.values.dtype == constant.values.dtype
@@ -213,14 +223,14 @@ def _as_numbers(
         zero.values.astype(np.int32) if known and zero is not None else 0
     )
     steps = scale.values.reshape(-1)
-    axis = _channels(operation.kind, less.shape, steps.size)
+    axis = _find_channel_axis(operation.kind, less.shape, steps.size)
     if steps.size > 1 and axis is None:
         return None
-    step = steps if steps.size == 1 else _along(steps, less.ndim, axis)
+    step = steps if steps.size == 1 else _reshape_along(steps, less.ndim, axis)
     return replace(constant, values=dequantize_linear(less, steps, None, axis), step=step)
 
 
-def _channels(kind: str, shape: tuple[int, ...], count: int) -> int | None:
+def _find_channel_axis(kind: str, shape: tuple[int, ...], count: int) -> int | None:
     """Return the axis of a weight that has as many channels as there are scales; ``None`` for a
     single scale.
     """
@@ -232,7 +242,7 @@ def _channels(kind: str, shape: tuple[int, ...], count: int) -> int | None:
     return axes[-1] if "matmul" in kind.lower() else axes[0]
 
 
-def _multiplied_later(
+def _find_later_scale(
     operation: Operation, constants: Mapping[str, _Constant], graph: Graph
 ) -> _Constant | None:
     """Return the weights' scale from a later multiplication of integer sums, which includes the
@@ -251,7 +261,7 @@ def _multiplied_later(
     return None
 
 
-def _normalisation(
+def _extract_normalisation(
     operation: Operation, constants: Mapping[str, _Constant]
 ) -> Normalisation | None:
     kind = operation.kind.lower().replace("_", "")
@@ -274,13 +284,15 @@ def _normalisation(
     return Normalisation(operation.name, gamma, beta, mean, variance, float(epsilon), beta_name)
 
 
-def _affine(graph: Graph, live: set[str], constants: Mapping[str, _Constant]) -> dict[str, Affine]:
+def _find_affine(
+    graph: Graph, live: set[str], constants: Mapping[str, _Constant]
+) -> dict[str, Affine]:
     """Return the scale and shift of the layer normalisation before an operation, by the
     operation's name.
     """
     results: dict[str, Affine] = {}
     found = {}
-    for operation in in_order(graph):
+    for operation in sort_operations(graph):
         kind, taken = (
             operation.kind.lower().replace("_", ""),
             [name for name in operation.inputs if name in live],
@@ -304,7 +316,7 @@ def _affine(graph: Graph, live: set[str], constants: Mapping[str, _Constant]) ->
     return found
 
 
-def source_types(model: LiveModel, weights: _Arrays) -> dict[str, np.ndarray[Any, Any]]:
+def convert_to_source_types(model: LiveModel, weights: _Arrays) -> dict[str, np.ndarray[Any, Any]]:
     """Return weights in the element types of the model."""
     held = model.get_weights(weights)
     return {name: array.astype(held[name].dtype) for name, array in weights.items()}

@@ -11,7 +11,7 @@ import numpy as np
 
 from nnpipe.analysis.agreement import Tolerances, compare
 from nnpipe.core.errors import ConversionError, NNPipeError, NotSupported
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
 from nnpipe.core.onnx_conversion import ConversionCase, ONNXConversion
 from nnpipe.core.registry import find
 
@@ -66,11 +66,11 @@ class RoundtripRow:
         return asdict(self) | {"error": self.error if np.isfinite(self.error) else -1.0}
 
 
-class _Failed(Exception):
+class _StepFailed(Exception):
     """A step failed; the arguments are the step and the cause."""
 
 
-def names_of(request: Mapping[str, Any]) -> list[str]:
+def list_model_names(request: Mapping[str, Any]) -> list[str]:
     """Return the names of a conversion's models."""
     conversion = find(request["conversion"], ONNXConversion)()
     return [case.name for case in conversion.models()]
@@ -87,28 +87,28 @@ def convert(request: Mapping[str, Any]) -> dict[str, Any]:
         "opset": opset,
     }
     try:
-        case, expected = _done("made", lambda: _made(conversion, request["model"]))
-        _done("exported", lambda: conversion.export_model(case, path, opset))
-        told["written"] = _done("valid", lambda: _checked(path))
-        found = _done("run", lambda: _run(path, case))
-        told |= dict(zip(("verdict", "error"), _judged(expected, found), strict=True))
-    except _Failed as failure:
+        case, expected = _run_step("made", lambda: _build_case(conversion, request["model"]))
+        _run_step("exported", lambda: conversion.export_model(case, path, opset))
+        told["written"] = _run_step("valid", lambda: _check_file(path))
+        found = _run_step("run", lambda: _run(path, case))
+        told |= dict(zip(("verdict", "error"), _compare_outputs(expected, found), strict=True))
+    except _StepFailed as failure:
         step, cause = failure.args
         return RoundtripRow(**told, failed=step, cause=cause).to_json()
-    told |= _imported(conversion, path, case, expected)
+    told |= _import_file(conversion, path, case, expected)
     return RoundtripRow(**told).to_json()
 
 
-def _done(step: str, action: Callable[[], T]) -> T:
+def _run_step(step: str, action: Callable[[], T]) -> T:
     """Return the result of a step; any error of a framework becomes this step's failure."""
     try:
         return action()
     except Exception as error:
-        raise _Failed(step, _cause(error)) from None
+        raise _StepFailed(step, _format_cause(error)) from None
 
 
-def _cause(error: Exception) -> str:
-    text = one_line(error, 500)
+def _format_cause(error: Exception) -> str:
+    text = format_one_line(error, 500)
     return (
         text
         if isinstance(error, NNPipeError)
@@ -118,7 +118,7 @@ def _cause(error: Exception) -> str:
     )
 
 
-def _made(
+def _build_case(
     conversion: ONNXConversion, name: str
 ) -> tuple[ConversionCase, list[np.ndarray[Any, Any]]]:
     for case in conversion.models():
@@ -127,7 +127,7 @@ def _made(
     raise ConversionError(f"{type(conversion).__name__} has no model {name!r}")
 
 
-def _checked(path: Path) -> int:
+def _check_file(path: Path) -> int:
     """Check a file with onnx, and return the operator set that it needs."""
     import onnx
 
@@ -152,23 +152,23 @@ def _run(path: Path, case: ConversionCase) -> list[np.ndarray[Any, Any]]:
     return [np.asarray(array) for array in session.run(None, dict(case.inputs))]
 
 
-def _judged(
+def _compare_outputs(
     expected: Sequence[np.ndarray[Any, Any]], found: Sequence[np.ndarray[Any, Any]]
 ) -> tuple[str, float]:
     if len(expected) != len(found):
-        raise _Failed("run", f"the model gives {len(expected)} outputs, the file {len(found)}")
+        raise _StepFailed("run", f"the model gives {len(expected)} outputs, the file {len(found)}")
     try:
-        agreement = compare([_named(expected)], [_named(found)])
+        agreement = compare([_index_outputs(expected)], [_index_outputs(found)])
     except NNPipeError as error:
-        raise _Failed("run", str(error)) from None
+        raise _StepFailed("run", str(error)) from None
     return agreement.verdict(Tolerances())[0], agreement.max_relative
 
 
-def _named(arrays: Sequence[np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+def _index_outputs(arrays: Sequence[np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
     return {f"output {number}": np.asarray(array) for number, array in enumerate(arrays)}
 
 
-def _imported(
+def _import_file(
     conversion: ONNXConversion,
     path: Path,
     case: ConversionCase,
@@ -177,13 +177,13 @@ def _imported(
     try:
         model = conversion.import_model(path)
     except NotSupported as error:
-        return {"imported": "none", "import_cause": _cause(error)}
+        return {"imported": "none", "import_cause": _format_cause(error)}
     except Exception as error:
-        return {"imported": "failed", "import_cause": _cause(error)}
+        return {"imported": "failed", "import_cause": _format_cause(error)}
     try:
-        verdict, error_found = _judged(expected, conversion.run_model(model, case.inputs))
-    except _Failed as failure:
+        verdict, error_found = _compare_outputs(expected, conversion.run_model(model, case.inputs))
+    except _StepFailed as failure:
         return {"imported": "failed", "import_cause": failure.args[1]}
     except Exception as error:
-        return {"imported": "failed", "import_cause": _cause(error)}
+        return {"imported": "failed", "import_cause": _format_cause(error)}
     return {"imported": verdict, "import_cause": f"largest relative error {error_found:.1e}"}

@@ -11,44 +11,51 @@ from typing import Any
 from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.errors import ConfigError, MissingDependency, NNPipeError
 from nnpipe.core.foreign_text import show_text
-from nnpipe.core.leases import temporary_folder
+from nnpipe.core.leases import create_temporary_folder
 from nnpipe.core.onnx_conversion import ONNXConversion
 from nnpipe.core.progress import Progress
 from nnpipe.core.registry import components, find
-from nnpipe.measuring.host import framework_versions
+from nnpipe.measuring.host import get_framework_versions
 from nnpipe.report.document import Block, Cell, Document, Paragraph, Section, Table
 from nnpipe.report.writers.html import write_html
 from nnpipe.report.writers.rst import write_rst
-from nnpipe.workflows.isolation.subprocess_worker import Died, Unforeseen, Worker
-from nnpipe.workflows.progress import bar
+from nnpipe.workflows.isolation.subprocess_worker import UnexpectedError, Worker, WorkerDied
+from nnpipe.workflows.progress import show_progress
 from nnpipe.workflows.verification.onnx_roundtrip import TASKS, RoundtripRow
 
 _TOLD = {"none": "no importer"}
 
 
-def text_of(rows: Sequence[RoundtripRow], opsets: Sequence[int]) -> str:
+def format_support_table(rows: Sequence[RoundtripRow], opsets: Sequence[int]) -> str:
     """Return a table in Markdown, and the causes of failures."""
-    return "\n".join(_lines(rows, opsets))
+    return "\n".join(_format_lines(rows, opsets))
 
 
-def _lines(rows: Sequence[RoundtripRow], opsets: Sequence[int]) -> Iterator[str]:
+def _format_lines(rows: Sequence[RoundtripRow], opsets: Sequence[int]) -> Iterator[str]:
     yield (
         "| framework | model | " + " | ".join(f"opset {opset}" for opset in opsets) + " | import |"
     )
     yield "| --- | --- |" + " --- |" * (len(opsets) + 1)
     for framework in dict.fromkeys(row.framework for row in rows):
-        for model, mine in _by_model([row for row in rows if row.framework == framework]).items():
+        for model, mine in _group_by_model(
+            [row for row in rows if row.framework == framework]
+        ).items():
             by_opset = {row.opset: row for row in mine}
             cells = []
             for opset in opsets:
                 row = by_opset.get(opset)
                 cells.append(
-                    "–" if row is None else ", ".join(filter(None, (_outcome(row), _written(row))))
+                    "–"
+                    if row is None
+                    else ", ".join(filter(None, (_format_outcome(row), _format_needed_opset(row))))
                 )
             yield f"| {framework} | {model} | " + " | ".join(cells) + f" | {_import(mine)} |"
     for row in rows:
         if row.failed:
-            yield f"\n{row.framework}, {row.model}, opset {row.opset}: {_outcome(row)}: {row.cause}"
+            yield (
+                f"\n{row.framework}, {row.model}, opset {row.opset}: {_format_outcome(row)}: "
+                f"{row.cause}"
+            )
         elif row.imported == "failed":
             yield (
                 f"\n{row.framework}, {row.model}, opset {row.opset}: import failed: "
@@ -56,7 +63,7 @@ def _lines(rows: Sequence[RoundtripRow], opsets: Sequence[int]) -> Iterator[str]
             )
 
 
-def document_of(
+def build_support_document(
     rows: Mapping[type[ONNXConversion], Sequence[RoundtripRow]],
     opsets: Sequence[int],
     absent: Sequence[type[ONNXConversion]],
@@ -72,7 +79,7 @@ def document_of(
         "the one asked for, the cell says which."
     )
     sections = [Section("How to read this", (Paragraph(introduction),))]
-    sections += [_section(cls, found, opsets) for cls, found in rows.items()]
+    sections += [_build_section(cls, found, opsets) for cls, found in rows.items()]
     if absent:
         needs = tuple((cls.framework, ", ".join(cls.missing()), cls.summary()) for cls in absent)
         table = Table(("Framework", "Missing", "What it would do"), needs)
@@ -81,14 +88,14 @@ def document_of(
     return Document("ONNX support", (*sections, Section("Versions", (Paragraph(versions),))))
 
 
-def _section(
+def _build_section(
     cls: type[ONNXConversion], rows: Sequence[RoundtripRow], opsets: Sequence[int]
 ) -> Section:
     lines = []
-    for model, mine in _by_model(rows).items():
+    for model, mine in _group_by_model(rows).items():
         by_opset = {row.opset: row for row in mine}
         cells = [
-            Cell(_outcome(by_opset[opset]), None, _written(by_opset[opset]))
+            Cell(_format_outcome(by_opset[opset]), None, _format_needed_opset(by_opset[opset]))
             if opset in by_opset
             else Cell("–")
             for opset in opsets
@@ -100,7 +107,7 @@ def _section(
         (
             row.model,
             str(row.opset),
-            _outcome(row) if row.failed else "import failed",
+            _format_outcome(row) if row.failed else "import failed",
             row.cause or row.import_cause,
         )
         for row in rows
@@ -117,7 +124,7 @@ def _section(
     return Section(cls.framework, tuple(blocks))
 
 
-def _outcome(row: RoundtripRow) -> str:
+def _format_outcome(row: RoundtripRow) -> str:
     if row.failed:
         return {
             "made": "not made",
@@ -129,7 +136,7 @@ def _outcome(row: RoundtripRow) -> str:
     return f"{row.verdict}, {error}"
 
 
-def _written(row: RoundtripRow) -> str:
+def _format_needed_opset(row: RoundtripRow) -> str:
     return f"needs {row.written}" if row.written and row.written != row.opset else ""
 
 
@@ -148,7 +155,7 @@ def _import(rows: Sequence[RoundtripRow]) -> str:
     return next(iter(found), "–")
 
 
-def _by_model(rows: Sequence[RoundtripRow]) -> dict[str, list[RoundtripRow]]:
+def _group_by_model(rows: Sequence[RoundtripRow]) -> dict[str, list[RoundtripRow]]:
     found: dict[str, list[RoundtripRow]] = {}
     for row in rows:
         found.setdefault(row.model, []).append(row)
@@ -208,7 +215,7 @@ class ONNXSupport:
 
     def __str__(self) -> str:
         """Return the table in Markdown, and the causes of failures."""
-        return text_of(self.every, self.opsets)
+        return format_support_table(self.every, self.opsets)
 
     def to_json(self) -> dict[str, Any]:
         """Return versions and rows as JSON can hold them."""
@@ -218,7 +225,7 @@ class ONNXSupport:
         """Write the table as reStructuredText with an HTML page beside it, and return the path
         of the page.
         """
-        document = document_of(self.rows, self.opsets, self.absent, self.frameworks)
+        document = build_support_document(self.rows, self.opsets, self.absent, self.frameworks)
         write_rst(document, path)
         page = Path(path).with_suffix(".html")
         write_html(document, page)
@@ -231,7 +238,7 @@ def onnx_support(
     opsets: Sequence[int] = OPSETS,
     folder: str | Path | None = None,
     time_limit: float = 180.0,
-    progress: Progress = bar,
+    progress: Progress = show_progress,
 ) -> ONNXSupport:
     """Convert the models of frameworks to ONNX and back, and return what works.
 
@@ -292,13 +299,15 @@ def onnx_support(
         )
     wanted = tuple(dict.fromkeys(opsets))
     with ExitStack() as stack:
-        place = Path(stack.enter_context(temporary_folder()) if folder is None else folder)
+        place = Path(stack.enter_context(create_temporary_folder()) if folder is None else folder)
         place.mkdir(parents=True, exist_ok=True)
-        rows = {cls: tuple(_rows(cls, wanted, place, time_limit, progress)) for cls in chosen}
-    return ONNXSupport(rows, wanted, absent, framework_versions())
+        rows = {
+            cls: tuple(_run_roundtrips(cls, wanted, place, time_limit, progress)) for cls in chosen
+        }
+    return ONNXSupport(rows, wanted, absent, get_framework_versions())
 
 
-def _rows(
+def _run_roundtrips(
     cls: type[ONNXConversion],
     opsets: Sequence[int],
     folder: Path,
@@ -306,13 +315,13 @@ def _rows(
     progress: Progress,
 ) -> Iterator[RoundtripRow]:
     """Yield a row for every model in every operator set; errors are recorded in the row."""
-    name = cls.dotted_path()
+    name = cls.get_dotted_path()
     try:
-        with Worker(f"{TASKS}:names_of") as worker:
+        with Worker(f"{TASKS}:list_model_names") as worker:
             models = worker.call({"conversion": name}, seconds)
-    except (NNPipeError, Unforeseen) as error:
+    except (NNPipeError, UnexpectedError) as error:
         yield RoundtripRow(
-            name, cls.framework, "(all)", opsets[0], failed="made", cause=_brief(error)
+            name, cls.framework, "(all)", opsets[0], failed="made", cause=_get_brief(error)
         )
         return
     tries = [(model, opset) for model in models for opset in opsets]
@@ -322,15 +331,15 @@ def _rows(
             task = {"conversion": name, "model": model, "opset": opset, "path": str(path)}
             try:
                 yield RoundtripRow(**worker.call(task, seconds))
-            except Died as error:
+            except WorkerDied as error:
                 yield RoundtripRow(
                     name, cls.framework, model, opset, failed="crashed", cause=str(error)
                 )
-            except (NNPipeError, Unforeseen) as error:
+            except (NNPipeError, UnexpectedError) as error:
                 yield RoundtripRow(
-                    name, cls.framework, model, opset, failed="made", cause=_brief(error)
+                    name, cls.framework, model, opset, failed="made", cause=_get_brief(error)
                 )
 
 
-def _brief(error: Exception) -> str:
-    return error.brief if isinstance(error, Unforeseen) else str(error)
+def _get_brief(error: Exception) -> str:
+    return error.brief if isinstance(error, UnexpectedError) else str(error)

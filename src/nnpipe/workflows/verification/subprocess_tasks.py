@@ -8,19 +8,24 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.analysis.agreement import Tolerances
-from nnpipe.core.artifact import Claim, checked
+from nnpipe.core.artifact import Claim, normalize_claims
 from nnpipe.core.errors import NotSupported
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.registry import component_from
+from nnpipe.core.registry import create_component
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
-from nnpipe.modelwrappers.files.file_formats import format_of, wrapper_of
-from nnpipe.workflows.candidates.model_files import artifact_of, runtime_for
+from nnpipe.modelwrappers.files.file_formats import find_wrapper, format_of
+from nnpipe.workflows.candidates.model_files import find_runtime, read_artifact
 from nnpipe.workflows.candidates.spec import CandidateSpec
-from nnpipe.workflows.verification.binding import Binding, bound
-from nnpipe.workflows.verification.claims import declared_claims, described, lineage, seen_claims
+from nnpipe.workflows.verification.binding import Binding, match_tensors
+from nnpipe.workflows.verification.claims import (
+    get_declared_claims,
+    infer_claims,
+    iter_lineage,
+    read_artifact_description,
+)
 from nnpipe.workflows.verification.compare_inside import compare_inside
-from nnpipe.workflows.verification.compare_outputs import Reference, verified
+from nnpipe.workflows.verification.compare_outputs import Reference, verify_outputs
 
 TASKS = __name__
 """The module of these functions, for the subprocess."""
@@ -39,56 +44,56 @@ def run_artifact(task: Mapping[str, Any]) -> dict[str, Any]:
     Returns
     -------
     dict
-        The result of :func:`verified`, with the origin of the claims, the binding, and the name of
-        the runtime.
+        The result of :func:`verify_outputs`, with the origin of the claims, the binding, and the
+        name of the runtime.
     """
     reference = Reference.read(Path(task["reference"]))
     path = Path(task["artifact"])
-    session, what = _artifact_session(path, task["runtime"])
+    session, what = _open_artifact(path, task["runtime"])
     with session:
-        binding = bound(reference.io, session.io, task["pairs"], tuple(task["axes"]))
-        claims, told = _claims(path, Path(task["source"]), task["claims"])
+        binding = match_tensors(reference.io, session.io, task["pairs"], tuple(task["axes"]))
+        claims, told = _choose_claims(path, Path(task["source"]), task["claims"])
         if not task["claims"] and (own := reference.with_own_numbers(claims)) != claims:
             claims, told = own, f"{told}; the source computes with {reference.numbers}"
-        found = verified(
+        found = verify_outputs(
             session, reference, Tolerances.from_json(task["tolerances"]), binding, claims
         )
     bound_by = {"names": dict(binding.names), "axes": list(binding.axes)}
     return {**found, "claims_by": told, "binding": bound_by, "artifact": str(path), "run_by": what}
 
 
-def _claims(path: Path, source: Path, given: Sequence[str]) -> tuple[tuple[Claim, ...], str]:
+def _choose_claims(path: Path, source: Path, given: Sequence[str]) -> tuple[tuple[Claim, ...], str]:
     """Return the claims of a conversion, and their origin."""
     if given:
-        return checked(given), "as told"
-    artifact = described(path)
+        return normalize_claims(given), "as told"
+    artifact = read_artifact_description(path)
     declared = (
-        None if artifact is None or artifact.parent is None else declared_claims(artifact, source)
+        None
+        if artifact is None or artifact.parent is None
+        else get_declared_claims(artifact, source)
     )
     if declared is not None:
         return declared, "as its compilers declare"
-    model = _opened(path, format_of(path))
+    model = _open_file(path, format_of(path))
     if model is None:
         return ("float",), "nothing says what it is; --claim does"
-    return seen_claims(model), "as its numbers show; --claim says otherwise"
+    return infer_claims(model), "as its numbers show; --claim says otherwise"
 
 
-def _artifact_session(
-    path: Path, described: Mapping[str, Any] | None
-) -> tuple[InferenceSession, str]:
+def _open_artifact(path: Path, described: Mapping[str, Any] | None) -> tuple[InferenceSession, str]:
     format = format_of(path)
     if described is None:
-        model = _opened(path, format)
+        model = _open_file(path, format)
         if model is not None:
             return model.session(), type(model.wrapper).__name__
-        runtime = runtime_for(path, format)
+        runtime = find_runtime(path, format)
     else:
-        runtime = component_from(described, Runtime)
-    return runtime.load(artifact_of(path, format, runtime)), type(runtime).__name__
+        runtime = create_component(described, Runtime)
+    return runtime.load(read_artifact(path, format, runtime)), type(runtime).__name__
 
 
-def _opened(path: Path, format: str) -> LiveModel | None:
-    cls = wrapper_of(format)
+def _open_file(path: Path, format: str) -> LiveModel | None:
+    cls = find_wrapper(format)
     if cls is None or cls.missing():
         return None
     return cls.from_json({"model_path": str(path)}).open(path)
@@ -113,12 +118,12 @@ def look_inside(task: Mapping[str, Any]) -> dict[str, Any]:
     path, candidate = Path(task["artifact"]), CandidateSpec.from_json(task["candidate"])
     if not candidate.wrapper.offers("get_intermediates"):
         raise NotSupported(f"{type(candidate.wrapper).__name__} does not show intermediate values")
-    source = candidate.loaded()
+    source = candidate.load_model()
     reference = Reference.read(Path(task["reference"]))
     binding = Binding(task["binding"]["names"], tuple(task["binding"]["axes"]))
     order = sorted(range(len(reference.inputs)), key=lambda number: number != task["sample"])
     samples = [reference.inputs[number] for number in order]
-    other, claims, shown = _shown(path, reference, task)
+    other, claims, shown = _open_inspectable(path, reference, task)
     where, weights = compare_inside(source, other, binding, samples, claims)
     return {
         "weights": weights if isinstance(weights, str) else weights.to_json(),
@@ -126,24 +131,24 @@ def look_inside(task: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _shown(
+def _open_inspectable(
     path: Path, reference: Reference, task: Mapping[str, Any]
 ) -> tuple[LiveModel, tuple[Claim, ...], str]:
     """Open the artifact, or the nearest file that it was made from whose values can be
     inspected.
     """
-    artifact, source = described(path), Path(task["source"])
-    for made in [None] if artifact is None else lineage(artifact):
+    artifact, source = read_artifact_description(path), Path(task["source"])
+    for made in [None] if artifact is None else iter_lineage(artifact):
         here = path if made in (None, artifact) else made.path
-        other = _opened(here, format_of(here) if made in (None, artifact) else made.format)
+        other = _open_file(here, format_of(here) if made in (None, artifact) else made.format)
         if other is None or not other.wrapper.offers("get_intermediates"):
             continue
         if here == path:
-            return other, checked(task["claims"]), ""
+            return other, normalize_claims(task["claims"]), ""
         assert made is not None
         made.verify()
-        claims = checked(
-            task["told"] or reference.with_own_numbers(declared_claims(made, source) or ())
+        claims = normalize_claims(
+            task["told"] or reference.with_own_numbers(get_declared_claims(made, source) or ())
         )
         return other, claims, f"{here}, which it was made from"
     raise NotSupported(

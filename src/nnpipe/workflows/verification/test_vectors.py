@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.errors import ArtifactError, DatasetError
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
 from nnpipe.core.tensors import show_shape
 
 _LARGEST = 64 << 20  # bytes of one tensor's file
@@ -80,39 +80,39 @@ def find_cases(folder: Path) -> list[Case]:
         If there is none.
     """
     found = [
-        _onnx_case(path)
+        _read_onnx_case(path)
         for path in folder.rglob("model.onnx")
         if any(path.parent.glob("test_data_set_*"))
     ]
-    found += [case for path in folder.rglob("*.tflite") if (case := _tflite_case(path))]
+    found += [case for path in folder.rglob("*.tflite") if (case := _read_tflite_case(path))]
     if not found:
         raise DatasetError(
             f"{folder}: no test vectors below it; expected folders with model.onnx and "
             f"test_data_set_0, "
             "or NAME.tflite with NAME_golden_DTYPE.csv"
         )
-    return sorted(found, key=lambda case: (case.format, _in_order(case.name)))
+    return sorted(found, key=lambda case: (case.format, _make_sort_key(case.name)))
 
 
-def _in_order(name: str) -> list[Any]:
+def _make_sort_key(name: str) -> list[Any]:
     """Return a sort key that puts test_9 before test_10."""
     return [int(part) if part.isdigit() else part for part in _NUMBER.split(name)]
 
 
-def _onnx_case(model: Path) -> Case:
+def _read_onnx_case(model: Path) -> Case:
     sets = []
     for folder in sorted(
-        model.parent.glob("test_data_set_*"), key=lambda path: _in_order(path.name)
+        model.parent.glob("test_data_set_*"), key=lambda path: _make_sort_key(path.name)
     ):
         sides = [
-            sorted(folder.glob(f"{side}_*.pb"), key=lambda path: _in_order(path.name))
+            sorted(folder.glob(f"{side}_*.pb"), key=lambda path: _make_sort_key(path.name))
             for side in ("input", "output")
         ]
         sets.append((tuple(sides[0]), tuple(sides[1])))
     return Case("onnx", model.parent.name, model, tuple(sets))
 
 
-def _tflite_case(model: Path) -> Case | None:
+def _read_tflite_case(model: Path) -> Case | None:
     inputs: dict[int, Path] = {}
     golden = []
     for path in model.parent.glob(f"{model.stem}_*.csv"):
@@ -155,7 +155,7 @@ def read_side(
             raise
         # errors of protocol buffers have no common base class but Exception
         except Exception as error:
-            raise ArtifactError(f"{path}: not a tensor: {one_line(error, 200)}") from None
+            raise ArtifactError(f"{path}: not a tensor: {format_one_line(error, 200)}") from None
     return found
 
 
@@ -186,7 +186,7 @@ def _read_csv(path: Path, shape: tuple[int | None, ...]) -> Array:
     return flat.reshape([-1 if length is None else length for length in shape])
 
 
-def difference(expected: Array, found: Array, rtol: float, atol: float) -> str:
+def describe_difference(expected: Array, found: Array, rtol: float, atol: float) -> str:
     """Return how outputs differ from the expected ones, as text; empty if they do not.
 
     Element type and shape must be equal, and so must each integer, Boolean and string.

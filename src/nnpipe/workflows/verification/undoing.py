@@ -17,28 +17,39 @@ from typing import Any
 import numpy as np
 
 from nnpipe.analysis.agreement import Agreement, Tolerances, compare
-from nnpipe.analysis.channel_errors import Array, arranged, noise_to_signal, power
+from nnpipe.analysis.channel_errors import (
+    Array,
+    apply_axis_order,
+    compute_mean_square,
+    compute_noise_to_signal,
+)
 from nnpipe.analysis.suspect_operations import (
     Effect,
     Level,
     Suspect,
+    get_sure_threshold,
     has_no_effect,
     has_no_effect_in,
     is_lost,
-    sure_for,
 )
 from nnpipe.analysis.tensor_pairing import Pair
-from nnpipe.analysis.weight_changes import Weighing, WeightChange
+from nnpipe.analysis.weight_changes import WeightChange, WeightComparison
 from nnpipe.analysis.weights import Weights
-from nnpipe.core.artifact import INTEGERS, Claim, numbers_of
+from nnpipe.core.artifact import INTEGERS, Claim, get_lowest_precision
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.graph import Graph, Operation
-from nnpipe.workflows.verification.binding import varying
-from nnpipe.workflows.verification.first_difference import Divergence, PairedValues, weighted_within
-from nnpipe.workflows.verification.model_weights import source_types
+from nnpipe.workflows.verification.binding import find_varying_tensors
+from nnpipe.workflows.verification.first_difference import (
+    Divergence,
+    PairedValues,
+    find_weighted_operations,
+)
+from nnpipe.workflows.verification.model_weights import convert_to_source_types
 
 
-def led_by_weights(where: Divergence, source: Graph, other: Graph, weights: Weighing) -> Divergence:
+def sort_by_weights(
+    where: Divergence, source: Graph, other: Graph, weights: WeightComparison
+) -> Divergence:
     """Return a divergence whose suspects begin with the operations that have wrong weights.
 
     A fault changes the values of later operations, too, sometimes more than its own (before a
@@ -61,12 +72,12 @@ def led_by_weights(where: Divergence, source: Graph, other: Graph, weights: Weig
     """
     by_values = {suspect.name: suspect for suspect in where.suspects}
     found: dict[str, Suspect] = {}
-    here_live, there_live = varying(source), varying(other)
+    here_live, there_live = find_varying_tensors(source), find_varying_tensors(other)
     for change in weights.wrong:
         there = tuple(
-            operation.name for operation in computing_with(other, there_live, change.other)
+            operation.name for operation in find_weight_users(other, there_live, change.other)
         )
-        for operation in computing_with(source, here_live, change.name):
+        for operation in find_weight_users(source, here_live, change.name):
             known = found.get(operation.name) or by_values.get(operation.name)
             if known is None:
                 level = Level(
@@ -92,7 +103,7 @@ def led_by_weights(where: Divergence, source: Graph, other: Graph, weights: Weig
     return replace(where, suspects=(*found.values(), *rest))
 
 
-def computing_with(graph: Graph, live: set[str], weight: str) -> list[Operation]:
+def find_weight_users(graph: Graph, live: set[str], weight: str) -> list[Operation]:
     """Return the operations that compute with a weight, also after its conversion or reshaping
     by others.
     """
@@ -115,12 +126,12 @@ _PICKING = ("gather", "embedding", "take")  # operations that use only some of t
 
 
 def ignore_unused_differences(
-    weighed: Weighing,
+    weighed: WeightComparison,
     values: PairedValues,
     here: Weights,
     theirs: Mapping[str, Array],
     outputs_are_same: bool,
-) -> Weighing:
+) -> WeightComparison:
     """Return a comparison of weights in which differences that have no effect are remarks, not
     faults.
 
@@ -139,7 +150,7 @@ def ignore_unused_differences(
         The weights of the source.
     theirs
         The other model's numbers for these, see
-        :func:`~nnpipe.analysis.weight_changes.counterparts`.
+        :func:`~nnpipe.analysis.weight_changes.find_counterparts`.
     outputs_are_same
         Whether the outputs differ by rounding only.  Then other factors of channels and other
         vectors have no effect either, such as another epsilon where a variance is 0.
@@ -147,24 +158,24 @@ def ignore_unused_differences(
     if not weighed.wrong:
         return weighed
     candidates = []
-    for change, name in numbers_to_adopt(weighed, values, here, theirs):
+    for change, name in iter_adoptable_weights(weighed, values, here, theirs):
         if change.rescaled or theirs[name].ndim == 1:
-            pair = _first_after(values, name, weighed.claims)
+            pair = _find_first_pair(values, name, weighed.claims)
             if pair is not None:
                 candidates.append(_Candidate(change, name, theirs[name], pair))
     found = {}
-    for together in _rounds(candidates):
-        for candidate, adopted in _adopting(together, values):
-            if remark := candidate.excuse(adopted, values.source.wrapper.channel_axis):
+    for together in _iter_rounds(candidates):
+        for candidate, adopted in _compute_adopted(together, values):
+            if remark := candidate.explain_harmless(adopted, values.source.wrapper.channel_axis):
                 found[candidate.change.name] = replace(candidate.change, wrong="", remark=remark)
     tensors = [found.get(change.name, change) for change in weighed.tensors]
     if outputs_are_same:
-        tensors = [_harmless(change, here, values) for change in tensors]
+        tensors = [_check_harmless(change, here, values) for change in tensors]
     return replace(weighed, tensors=tuple(tensors))
 
 
-def numbers_to_adopt(
-    weighed: Weighing, values: PairedValues, here: Weights, theirs: Mapping[str, Array]
+def iter_adoptable_weights(
+    weighed: WeightComparison, values: PairedValues, here: Weights, theirs: Mapping[str, Array]
 ) -> Iterator[tuple[WeightChange, str]]:
     """Yield wrong weights that the source can be given as the other model has them, with their
     names in the source.
@@ -178,14 +189,14 @@ def numbers_to_adopt(
             yield change, name
 
 
-def _harmless(change: WeightChange, here: Weights, values: PairedValues) -> WeightChange:
+def _check_harmless(change: WeightChange, here: Weights, values: PairedValues) -> WeightChange:
     """Return a change as a remark, if it is one of factors of channels, or of a vector of which
     each number is used.
     """
     ranks = {weight.name: weight.values.ndim for weight in here.tensors}
     if not change.wrong or not (change.rescaled or ranks.get(change.name, 1) == 1):
         return change
-    users = computing_with(values.graph, varying(values.graph), change.name)
+    users = find_weight_users(values.graph, find_varying_tensors(values.graph), change.name)
     picked = any(word in user.kind.lower() for user in users for word in _PICKING)
     return change if picked else replace(change, wrong="", remark=_HARMLESS)
 
@@ -199,7 +210,7 @@ class _Candidate:
     numbers: Array
     pair: Pair
 
-    def excuse(self, adopted: Array, axis: int) -> str:
+    def explain_harmless(self, adopted: Array, axis: int) -> str:
         """Return why the difference is no fault; an empty string if it may be one."""
         expected, found = self.pair.expected, self.pair.found
         if self.numbers.ndim != 1:
@@ -213,7 +224,7 @@ class _Candidate:
         return _MADE_UP_FOR if has_no_effect_in(expected, adopted, found, channels, count) else ""
 
 
-def _first_after(values: PairedValues, name: str, claims: Iterable[Claim]) -> Pair | None:
+def _find_first_pair(values: PairedValues, name: str, claims: Iterable[Claim]) -> Pair | None:
     """Return the first pair that is computed with a weight, if there is exactly one, from and to
     certain pairs.
     """
@@ -225,29 +236,29 @@ def _first_after(values: PairedValues, name: str, claims: Iterable[Claim]) -> Pa
             following.setdefault(taken, []).extend(operation.outputs)
     starts = [
         t
-        for each in computing_with(values.graph, varying(values.graph), name)
+        for each in find_weight_users(values.graph, find_varying_tensors(values.graph), name)
         for t in each.outputs
     ]
-    found = _until(pairs, starts, following)
+    found = _find_walk_ends(pairs, starts, following)
     if len(found) != 1:
         return None
     (last,) = found
     before = {tensor: operation.inputs for operation in operations for tensor in operation.outputs}
-    least = sure_for(claims)
+    least = get_sure_threshold(claims)
     certain = {
         tensor
         for tensor, pair in pairs.items()
         if pair.sure
-        or (tensor in values.outputs and noise_to_signal(pair.expected, pair.found) < least)
+        or (tensor in values.outputs and compute_noise_to_signal(pair.expected, pair.found) < least)
     }
     return (
         pairs[last]
-        if certain.issuperset(found | _until(pairs, before.get(last, ()), before))
+        if certain.issuperset(found | _find_walk_ends(pairs, before.get(last, ()), before))
         else None
     )
 
 
-def _until(
+def _find_walk_ends(
     pairs: Container[str], starts: Iterable[str], following: Mapping[str, Iterable[str]]
 ) -> set[str]:
     """Return the paired tensors at which a walk from some tensors ends."""
@@ -262,7 +273,7 @@ def _until(
     return found
 
 
-def _rounds(candidates: Sequence[_Candidate]) -> Iterator[list[_Candidate]]:
+def _iter_rounds(candidates: Sequence[_Candidate]) -> Iterator[list[_Candidate]]:
     """Yield candidates together that do not change the same tensor, so that one run is enough
     for them.
     """
@@ -280,12 +291,14 @@ def _is_reshaped(held: np.ndarray[Any, Any] | None, used: Array) -> bool:
     )
 
 
-def _adopting(
+def _compute_adopted(
     together: Sequence[_Candidate], values: PairedValues
 ) -> Iterator[tuple[_Candidate, Array]]:
     """Yield candidates with the tensors that the source computes with their numbers."""
     computed = with_numbers(
-        {candidate.name: candidate.numbers for candidate in together}, values, values.given()
+        {candidate.name: candidate.numbers for candidate in together},
+        values,
+        values.get_replacements(),
     )
     for candidate in together:
         yield candidate, np.asarray(computed[candidate.pair.source.tensor], np.float64)
@@ -302,7 +315,7 @@ def with_numbers(
     source = values.source
     before = source.get_weights(numbers)
     changed = {name: array.reshape(before[name].shape) for name, array in numbers.items()}
-    source.set_weights(source_types(source, changed))
+    source.set_weights(convert_to_source_types(source, changed))
     try:
         return values.recompute(given)
     finally:
@@ -334,11 +347,11 @@ class Undoing:
     claims: tuple[Claim, ...]
     wrong: Mapping[str, Array] = field(default_factory=dict)
 
-    def outputs_are_same(self) -> bool:
+    def has_same_outputs(self) -> bool:
         """Return whether the outputs differ by rounding only."""
         return (
             bool(self._outputs)
-            and self._agreement(self._found).max_relative <= Tolerances().same_tolerance
+            and self._compare_outputs(self._found).max_relative <= Tolerances().same_tolerance
         )
 
     def undo_suspects(self, suspects: Collection[Suspect]) -> tuple[Suspect, ...]:
@@ -371,7 +384,7 @@ class Undoing:
     def _found(self) -> Mapping[str, Array]:
         return {pair.source.tensor: pair.found for pair in self._outputs}
 
-    def _agreement(self, found: Mapping[str, Array]) -> Agreement:
+    def _compare_outputs(self, found: Mapping[str, Array]) -> Agreement:
         """Compare outputs with the source's, sample by sample."""
         sides = (self._own, found)
         count = len(next(iter(self._own.values())))
@@ -381,7 +394,7 @@ class Undoing:
         return compare(ours, theirs)
 
     def _with_effect(self, suspect: Suspect) -> Suspect:
-        within = weighted_within(self.values)
+        within = find_weighted_operations(self.values)
         wanted = {
             tensor for tensor, names in within.items() if not set(suspect.within).isdisjoint(names)
         }
@@ -389,8 +402,8 @@ class Undoing:
         if not self._outputs:
             return suspect
         ways: tuple[Callable[[], dict[str, Array]], ...] = (
-            lambda: self._undone(pairs),
-            lambda: self._without(self._wrong_in(suspect)),
+            lambda: self._compute_undone(pairs),
+            lambda: self._compute_without(self._get_wrong_weights(suspect)),
         )
         found: list[tuple[Effect, float]] = []
         for undo in ways:
@@ -398,24 +411,25 @@ class Undoing:
                 undone = undo()
             except NNPipeError:
                 continue
-            found += [self._effect(undone)] if undone else []
+            found += [self._compute_effect(undone)] if undone else []
         if not found:
             return suspect
         effect, left = min(found, key=lambda each: (_ORDER.index(each[0]), each[1]))
         return replace(suspect, effect=effect, left=left)
 
-    def _wrong_in(self, suspect: Suspect) -> dict[str, Array]:
+    def _get_wrong_weights(self, suspect: Suspect) -> dict[str, Array]:
         """Return the other model's numbers for the wrong weights of a suspect."""
-        graph, live = self.values.graph, varying(self.values.graph)
+        graph, live = self.values.graph, find_varying_tensors(self.values.graph)
         return {
             name: numbers
             for name, numbers in self.wrong.items()
             if any(
-                operation.name in suspect.within for operation in computing_with(graph, live, name)
+                operation.name in suspect.within
+                for operation in find_weight_users(graph, live, name)
             )
         }
 
-    def _without(self, numbers: Mapping[str, Array]) -> dict[str, Array]:
+    def _compute_without(self, numbers: Mapping[str, Array]) -> dict[str, Array]:
         """Return the other model's outputs without what its numbers for some weights change in
         the source's outputs.
         """
@@ -427,7 +441,7 @@ class Undoing:
             for tensor, own in self._own.items()
         }
 
-    def _undone(self, pairs: Collection[Pair]) -> dict[str, Array]:
+    def _compute_undone(self, pairs: Collection[Pair]) -> dict[str, Array]:
         """Return the other model's outputs if it continues with the source's results at some
         pairs.
         """
@@ -442,7 +456,9 @@ class Undoing:
                 found[pair.source.tensor] = results[pair.source.tensor]
             else:
                 computed = self.values.other_rerun(given, tensor)[tensor]
-                found[pair.source.tensor] = arranged(computed, pair.order, pair.expected.shape)
+                found[pair.source.tensor] = apply_axis_order(
+                    computed, pair.order, pair.expected.shape
+                )
         return found
 
     def _as_other(self, pair: Pair) -> Array:
@@ -452,29 +468,33 @@ class Undoing:
             return found
         return np.transpose(pair.expected, tuple(map(int, np.argsort(pair.order))))
 
-    def _effect(self, undone: Mapping[str, Array]) -> tuple[Effect, float]:
+    def _compute_effect(self, undone: Mapping[str, Array]) -> tuple[Effect, float]:
         """Return what undoing a suspect does to the outputs, and the share of their difference
         that is left.
         """
-        before = self._distance(self._found)
-        left = self._distance(undone) / before if before else 0.0
-        if self.outputs_are_same():
+        before = self._compute_distance(self._found)
+        left = self._compute_distance(undone) / before if before else 0.0
+        if self.has_same_outputs():
             return "none", left
-        verdict, _ = self._agreement(undone).verdict(Tolerances(), (numbers_of(self.claims),))
-        limit = _LEFT_BY_INTEGERS if numbers_of(self.claims) in INTEGERS else _LEFT
+        verdict, _ = self._compare_outputs(undone).verdict(
+            Tolerances(), (get_lowest_precision(self.claims),)
+        )
+        limit = _LEFT_BY_INTEGERS if get_lowest_precision(self.claims) in INTEGERS else _LEFT
         if verdict != "different" and left <= limit:
             return "all", left
         triples = ((own, undone[tensor], self._found[tensor]) for tensor, own in self._own.items())
         none = all(has_no_effect(own, own + found - new, found, -1) for own, new, found in triples)
         return ("none" if none else ""), left
 
-    def _distance(self, found: Mapping[str, Array]) -> float:
+    def _compute_distance(self, found: Mapping[str, Array]) -> float:
         """Return the power of the difference of outputs from the source's, relative to that of
         the source's.
         """
         off = {
-            tensor: float(power((found[tensor] - own).ravel())) for tensor, own in self._own.items()
+            tensor: float(compute_mean_square((found[tensor] - own).ravel()))
+            for tensor, own in self._own.items()
         }
         return sum(
-            off[tensor] / (float(power(own.ravel())) or 1.0) for tensor, own in self._own.items()
+            off[tensor] / (float(compute_mean_square(own.ravel())) or 1.0)
+            for tensor, own in self._own.items()
         )

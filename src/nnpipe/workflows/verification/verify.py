@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 from nnpipe.analysis.agreement import Agreement, Tolerances, Verdict
 from nnpipe.analysis.classification import wilson_interval
-from nnpipe.analysis.weight_changes import Weighing
+from nnpipe.analysis.weight_changes import WeightComparison
 from nnpipe.core.argument_checks import check_call, check_range
-from nnpipe.core.artifact import Artifact, Claim, checked
+from nnpipe.core.artifact import Artifact, Claim, normalize_claims
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
 from nnpipe.core.foreign_text import show_text
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import format_one_line
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.progress import Progress
 from nnpipe.core.registry import find
@@ -23,12 +23,12 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.modelwrappers.files.file_formats import format_of
 from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
-from nnpipe.workflows.candidates.stages import prepared
+from nnpipe.workflows.candidates.stages import prepare_dataset
 from nnpipe.workflows.isolation.subprocess_worker import Worker
-from nnpipe.workflows.progress import bar
-from nnpipe.workflows.user_inputs.data import Arrays, inputs_of
-from nnpipe.workflows.user_inputs.inputs import given, opened_by, working_folder
-from nnpipe.workflows.verification.first_difference import Divergence, judged
+from nnpipe.workflows.progress import show_progress
+from nnpipe.workflows.user_inputs.data import Arrays, convert_inputs
+from nnpipe.workflows.user_inputs.inputs import create_working_folder, import_inputs, import_model
+from nnpipe.workflows.verification.first_difference import Divergence, update_verdict
 from nnpipe.workflows.verification.subprocess_tasks import TASKS
 
 _RANK: dict[Verdict, int] = {"same": 2, "close": 1, "changed on purpose": 1, "different": 0}
@@ -83,7 +83,7 @@ class VerifyResult:
     tolerances: Tolerances
     worst_sample: int
     divergence: Divergence | str
-    weights: Weighing | str
+    weights: WeightComparison | str
 
     def agrees(self, at_least: Literal["same", "close"] = "close") -> bool:
         """Return whether the verdict is at least this good; "changed on purpose" counts as "close".
@@ -106,7 +106,9 @@ class VerifyResult:
         """Return the errors of each output, the suspected operations and weights, and the
         verdict as text.
         """
-        return "\n".join([*self._compared(), *_table(self.agreement), *self._inside()])
+        return "\n".join(
+            [*self._describe_comparison(), *_format_table(self.agreement), *self._describe_inside()]
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON can hold it."""
@@ -125,13 +127,13 @@ class VerifyResult:
             },
         }
 
-    def _compared(self) -> Iterator[str]:
+    def _describe_comparison(self) -> Iterator[str]:
         yield f"source:   {self.source} ({self.source_run_by})"
         yield f"artifact: {self.artifact} ({self.run_by})"
         yield f"claims:   {', '.join(self.claims)} ({self.claims_by})"
         yield f"compared: {self.agreement.samples} test samples of {self.data}\n"
 
-    def _inside(self) -> Iterator[str]:
+    def _describe_inside(self) -> Iterator[str]:
         same, samples = self.agreement.same_class, self.agreement.samples
         if same is not None:
             low, high = wilson_interval(same, samples)
@@ -147,21 +149,21 @@ class VerifyResult:
         if weights != where:
             yield (
                 str(weights)
-                if isinstance(weights, Weighing)
+                if isinstance(weights, WeightComparison)
                 else f"no weights to compare: {weights}"
             )
         yield f"verdict: {self.verdict} ({self.reason})"
 
 
-def _table(agreement: Agreement) -> Iterator[str]:
-    width = max(6, *(len(one_line(tensor.name)) for tensor in agreement.tensors))
+def _format_table(agreement: Agreement) -> Iterator[str]:
+    width = max(6, *(len(format_one_line(tensor.name)) for tensor in agreement.tensors))
     heads = ("mean", "max", "50 %", "90 %", "99 %")
     yield f"{'output':<{width}}  {'error':<8}" + "".join(f"{head:>11}" for head in heads)
     for tensor in agreement.tensors:
         for kind in ("absolute", "relative"):
             figures = [getattr(tensor, f"mean_{kind}"), getattr(tensor, f"max_{kind}")]
             figures += getattr(tensor, f"{kind}_quantiles").values()
-            name = one_line(tensor.name) if kind == "absolute" else ""
+            name = format_one_line(tensor.name) if kind == "absolute" else ""
             yield f"{name:<{width}}  {kind:<8}" + "".join(f"{figure:>11.3g}" for figure in figures)
     yield "(quantiles are of each sample's largest error)\n"
 
@@ -180,7 +182,7 @@ def verify(
     tolerances: Tolerances | None = None,
     preparation: Mapping[str, Any] | None = None,
     time_limit: float = 3600.0,
-    progress: Progress = bar,
+    progress: Progress = show_progress,
 ) -> VerifyResult:
     """Compare the outputs of two models that should compute the same, on real samples.
 
@@ -256,19 +258,21 @@ def verify(
     check_range("verify: time_limit", time_limit, 0)
     for axis in artifact_axes:
         check_range("verify: artifact_axes", axis, 0)
-    told = checked(claims) if claims else ()
-    made, source_made = _made(runtime), _made(source_runtime)
+    told = normalize_claims(claims) if claims else ()
+    made, source_made = _create_runtime(runtime), _create_runtime(source_runtime)
     bounds = tolerances or Tolerances()
-    with working_folder() as folder:
-        taken = data if isinstance(data, Dataset) else inputs_of(data, progress)
-        other = _file(artifact, folder / "artifact", None if isinstance(taken, Dataset) else taken)
+    with create_working_folder() as folder:
+        taken = data if isinstance(data, Dataset) else convert_inputs(data, progress)
+        other = _check_file(
+            artifact, folder / "artifact", None if isinstance(taken, Dataset) else taken
+        )
         if isinstance(source, (str, Path)):
             _check_there(Path(source))
-        ready = given(source, taken, folder, preparation=preparation, calibration_samples=0)
+        ready = import_inputs(source, taken, folder, preparation=preparation, calibration_samples=0)
         (wrapper, path), dataset = ready.models[0], ready.dataset
         _check_there(path)
         assert dataset is not None
-        prepared(dataset)
+        prepare_dataset(dataset)
         reference = folder / "reference.npz"
         with ModelProcess(wrapper, dataset, path, judged=False) as running:
             running.run(samples, reference, time_limit, source_made)
@@ -282,10 +286,10 @@ def verify(
             "axes": list(artifact_axes),
             "tolerances": bounds.to_json(),
         }
-        found = _compared(task, time_limit)
+        found = _run_comparison(task, time_limit)
         candidate = CandidateSpec(path.name, wrapper, path, dataset=dataset, judged=False)
-        divergence, weights = _inside(task, candidate, found, time_limit)
-    found |= judged(
+        divergence, weights = _compare_inside(task, candidate, found, time_limit)
+    found |= update_verdict(
         found,
         None if isinstance(divergence, str) else divergence,
         None if isinstance(weights, str) else weights,
@@ -298,7 +302,7 @@ def verify(
         data=type(dataset).__name__,
         verdict=found["verdict"],
         reason=found["reason"],
-        claims=checked(found["claims"]),
+        claims=normalize_claims(found["claims"]),
         claims_by=found["claims_by"],
         agreement=Agreement.from_json(found),
         tolerances=bounds,
@@ -308,14 +312,14 @@ def verify(
     )
 
 
-def _made(runtime: str | Runtime | None) -> Runtime | None:
+def _create_runtime(runtime: str | Runtime | None) -> Runtime | None:
     made = find(runtime, Runtime)() if isinstance(runtime, str) else runtime
     if made is not None:
         made.check_installed()
     return made
 
 
-def _file(artifact: Any, folder: Path, samples: Arrays | None) -> Path:
+def _check_file(artifact: Any, folder: Path, samples: Arrays | None) -> Path:
     """Return the file to compare with the source, checked before anything slow begins."""
     if isinstance(artifact, ModelWrapper):
         raise ConfigError(
@@ -327,7 +331,7 @@ def _file(artifact: Any, folder: Path, samples: Arrays | None) -> Path:
     elif isinstance(artifact, (str, Path)):
         path = Path(artifact)
     else:
-        path = opened_by(artifact, folder, samples)[0][1]
+        path = import_model(artifact, folder, samples)[0][1]
     _check_there(path)
     format_of(path)
     return path
@@ -338,7 +342,7 @@ def _check_there(path: Path) -> None:
         raise ArtifactError(f"{path}: no such model file")
 
 
-def _compared(task: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+def _run_comparison(task: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     """Run the artifact on the same samples in a subprocess, and return the comparison."""
     artifact = str(task["artifact"])
     try:
@@ -351,9 +355,9 @@ def _compared(task: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     return found
 
 
-def _inside(
+def _compare_inside(
     task: Mapping[str, Any], candidate: CandidateSpec, found: Mapping[str, Any], seconds: float
-) -> tuple[Divergence | str, Weighing | str]:
+) -> tuple[Divergence | str, WeightComparison | str]:
     """Return the comparison by operations and by weights, or the reasons why there is none."""
     request = {
         **{key: task[key] for key in ("reference", "artifact", "source")},
@@ -371,5 +375,5 @@ def _inside(
     where, weights = inside["divergence"], inside["weights"]
     return (
         where if isinstance(where, str) else Divergence.from_json(where),
-        weights if isinstance(weights, str) else Weighing.from_json(weights),
+        weights if isinstance(weights, str) else WeightComparison.from_json(weights),
     )

@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from nnpipe.core.leases import shared_temporary_folder
-from nnpipe.measuring.host import host_facts
+from nnpipe.core.leases import get_shared_temporary_folder
+from nnpipe.measuring.host import read_host_facts
 from nnpipe.searching.trial_store import LeaseLost, TrialLease, TrialStore
 
 try:
@@ -25,9 +25,9 @@ except ImportError:  # Windows: workers need Unix
 class MachineTurns:
     """Turns of the workers of one user on a machine.
 
-    Any number of workers may be :meth:`working` at a time, or one :meth:`measuring` alone.  A
-    worker that waits to measure lets no other begin to work, so it does not wait for ever.  The
-    system ends the turns of a killed process.
+    Any number of workers may be :meth:`acquire_shared` at a time, or one :meth:`acquire_exclusive`
+    alone.  A worker that waits to measure lets no other begin to work, so it does not wait for
+    ever.  The system ends the turns of a killed process.
 
     Parameters
     ----------
@@ -38,19 +38,19 @@ class MachineTurns:
     def __init__(self, folder: Path | None = None) -> None:
         if folder is None:
             folder = (
-                shared_temporary_folder()
+                get_shared_temporary_folder()
                 / f"nnpipe-turns-{os.getuid() if hasattr(os, 'getuid') else 0}"
             )
         self._folder = folder
 
     @contextmanager
-    def working(self) -> Iterator[None]:
+    def acquire_shared(self) -> Iterator[None]:
         """Hold a turn beside other workers, for instance to train."""
         with self._lock("room", alone=False):
             yield
 
     @contextmanager
-    def measuring(self) -> Iterator[None]:
+    def acquire_exclusive(self) -> Iterator[None]:
         """Hold a turn alone, to measure times."""
         with self._lock("room", alone=True):
             yield
@@ -69,13 +69,15 @@ class MachineTurns:
             yield
 
 
-def turn(turns: MachineTurns | None, *, alone: bool = False) -> AbstractContextManager[None]:
+def acquire_turn(
+    turns: MachineTurns | None, *, alone: bool = False
+) -> AbstractContextManager[None]:
     """Return a turn beside others, or alone; one that needs no waiting if nobody else works on
     this machine.
     """
     if turns is None:
         return nullcontext()
-    return turns.measuring() if alone else turns.working()
+    return turns.acquire_exclusive() if alone else turns.acquire_shared()
 
 
 def is_of_kind(kind: str, facts: dict[str, Any] | None = None, name: str | None = None) -> bool:
@@ -91,7 +93,7 @@ def is_of_kind(kind: str, facts: dict[str, Any] | None = None, name: str | None 
     """
     if not kind:
         return True
-    facts = host_facts() if facts is None else facts
+    facts = read_host_facts() if facts is None else facts
     names = [
         platform.node() if name is None else name,
         facts.get("cpu", {}).get("model"),
@@ -124,7 +126,7 @@ class LeaseRenewal:
         self._thread: threading.Thread | None = None
 
     @contextmanager
-    def of(self, name: str, renew: Callable[[], object]) -> Iterator[None]:
+    def renew_lease(self, name: str, renew: Callable[[], object]) -> Iterator[None]:
         """Renew a lease with this function while the block runs; ``name`` says in warnings what
         the lease is of.
         """
@@ -132,7 +134,7 @@ class LeaseRenewal:
         with self._lock:
             self._leases[key] = name, renew
             if self._thread is None and math.isfinite(self._seconds):
-                self._thread = threading.Thread(target=self._renew, daemon=True)
+                self._thread = threading.Thread(target=self._renew_all, daemon=True)
                 self._thread.start()
         try:
             yield
@@ -146,7 +148,7 @@ class LeaseRenewal:
         if self._thread is not None:
             self._thread.join()
 
-    def _renew(self) -> None:
+    def _renew_all(self) -> None:
         while not self._over.wait(self._seconds / _RENEWALS):
             with self._lock:
                 leases = list(self._leases.values())
@@ -160,11 +162,11 @@ class LeaseRenewal:
 
 
 @contextmanager
-def renewed(store: TrialStore, lease: TrialLease) -> Iterator[None]:
+def renew_trial_lease(store: TrialStore, lease: TrialLease) -> Iterator[None]:
     """Renew the lease of a trial again and again while the block runs."""
     renewal = LeaseRenewal(store.seconds)
     try:
-        with renewal.of(f"trial {lease.trial.number}", lambda: store.renew(lease)):
+        with renewal.renew_lease(f"trial {lease.trial.number}", lambda: store.renew(lease)):
             yield
     finally:
         renewal.close()

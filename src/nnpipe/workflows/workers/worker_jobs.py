@@ -23,7 +23,7 @@ from nnpipe.jobs.job_spec import JobSpec
 from nnpipe.jobs.jobs import cancel, refresh, resume, submit
 from nnpipe.jobs.local import HERE
 from nnpipe.jobs.place import EndedWhileStarting, JobError
-from nnpipe.jobs.place_address import place_at
+from nnpipe.jobs.place_address import create_place
 from nnpipe.searching.trial_store import LeaseLost, TrialLease, TrialStore
 from nnpipe.workflows.workers.worker_options import WorkerPlace
 from nnpipe.workflows.workers.worker_process import USER_ERROR
@@ -147,7 +147,7 @@ class WorkerJobs(Closing):
                 log.warning("worker %s: %s", worker.name, error)
                 continue
             if worker.job.ended and worker.job.state != COMPLETED:
-                self._again(worker, worker.job)
+                self._restart_worker(worker, worker.job)
         return any(worker.job is not None and not worker.job.ended for worker in self._workers)
 
     def close(self) -> None:
@@ -163,16 +163,18 @@ class WorkerJobs(Closing):
                 if not now.ended:
                     log.warning("worker %s could not be ended: %s", worker.name, error)
 
-    def _again(self, worker: _Worker, job: JobRecord) -> None:
+    def _restart_worker(self, worker: _Worker, job: JobRecord) -> None:
         self.died(worker.name)
         ended = job.details.get("ended", {})
         if ended.get("status") == USER_ERROR:  # another attempt would end alike
-            raise ConfigError(f"worker {worker.name}: {self._last_line(job) or job.run.reason}")
+            raise ConfigError(
+                f"worker {worker.name}: {self._read_last_line(job) or job.run.reason}"
+            )
         worker.deaths += 1
         if worker.deaths > _MOST_DEATHS:
             raise ConfigError(
                 f"worker {worker.name} ended {worker.deaths} times before anything was completed, "
-                f"the last time: {job.run.reason}; {self._last_line(job)}"
+                f"the last time: {job.run.reason}; {self._read_last_line(job)}"
             )
         log.warning("worker %s ended (%s) and is started again", worker.name, job.run.reason)
         try:
@@ -194,7 +196,7 @@ class WorkerJobs(Closing):
             cpus=1.0,
             **({} if here else {"python": self.program.python}),
         )
-        place = place_at(worker.address, self.folder)
+        place = create_place(worker.address, self.folder)
         name = f"{self.title}: {worker.name}"
         try:
             worker.job = submit(self.database, spec, place, name=name)
@@ -202,10 +204,10 @@ class WorkerJobs(Closing):
             # it is started again like any that has ended
             (worker.job,) = self.database.jobs.find(name, limit=1)
 
-    def _last_line(self, job: JobRecord) -> str:
+    def _read_last_line(self, job: JobRecord) -> str:
         try:
             written = (
-                place_at(job.place).look(job.folder, -1, -_SHOWN).log.decode("utf-8", "replace")
+                create_place(job.place).look(job.folder, -1, -_SHOWN).log.decode("utf-8", "replace")
             )
         except NNPipeError:
             return ""
@@ -215,7 +217,7 @@ class WorkerJobs(Closing):
 
 def end_leases(store: TrialStore, worker: str) -> None:
     """End the leases of a dead worker; a trial whose workers died again and again has failed."""
-    for trial in store.unended():
+    for trial in store.list_unended():
         if trial.worker == worker and trial.state == "running" and trial.fence >= _MOST_ATTEMPTS:
             with contextlib.suppress(LeaseLost):  # somebody else has it already
                 lease = TrialLease(trial, worker, trial.fence, 0.0)

@@ -11,7 +11,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.secret import Variables
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.jobs.local import HERE
-from nnpipe.jobs.place_address import place_at
+from nnpipe.jobs.place_address import create_place
 from nnpipe.workflows.workers.machine_turns import is_of_kind
 
 MOST_WORKERS = 256
@@ -24,7 +24,7 @@ class WorkerPlace:
     Parameters
     ----------
     address
-        The place, as in :func:`~nnpipe.jobs.place_address.place_at`.
+        The place, as in :func:`~nnpipe.jobs.place_address.create_place`.
     count
         How many workers it has.
     """
@@ -64,10 +64,10 @@ class WorkerPlace:
         else:
             count = int(number)
         # raises an error unless there may be such a place
-        return cls(place_at(where).address, count)
+        return cls(create_place(where).address, count)
 
 
-def places_of(texts: Sequence[str], workers: int) -> tuple[WorkerPlace, ...]:
+def parse_places(texts: Sequence[str], workers: int) -> tuple[WorkerPlace, ...]:
     """Return the places of a command line; without any, this machine.
 
     Parameters

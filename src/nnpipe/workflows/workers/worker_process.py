@@ -11,11 +11,11 @@ from pathlib import Path
 
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import FULL, write_text
-from nnpipe.core.leases import private_temporary_files
+from nnpipe.core.leases import redirect_temporary_files
 from nnpipe.experiment.database.database import RunDatabase
-from nnpipe.jobs.agent.processes import identity
+from nnpipe.jobs.agent.processes import get_identity
 from nnpipe.jobs.agent.supervisor import OWNER
-from nnpipe.workflows.isolation.signals import ending_like_ctrl_c
+from nnpipe.workflows.isolation.signals import handle_end_signals
 
 VARIABLE = "NNPIPE_WORKER"
 """The environment variable with a :class:`WorkerTask`.
@@ -66,14 +66,14 @@ class WorkerTask:
     directory: str = ""
     storage: str = ""
 
-    def environment(self) -> dict[str, str]:
+    def to_environment(self) -> dict[str, str]:
         """Return the variables with which the worker's process finds this.
 
         On this machine it also finds the same modules, and ends with this process.
         """
         found = {VARIABLE: json.dumps(asdict(self))}
         if self.directory:
-            owner = identity(os.getpid())
+            owner = get_identity(os.getpid())
             found[OWNER] = json.dumps(None if owner is None else owner.to_json())
             found["PYTHONPATH"] = os.pathsep.join(
                 str(Path(entry).absolute()) for entry in sys.path if entry
@@ -120,7 +120,7 @@ def run_worker(work: object, script: str) -> int:
     try:
         task = WorkerTask.from_environment(os.environ)
         os.chdir(task.directory or folder)
-        with ending_like_ctrl_c() as signals, private_temporary_files():
+        with handle_end_signals() as signals, redirect_temporary_files():
             work(task, json.loads((folder / SETTINGS).read_text("utf-8")), folder)
     except NNPipeError as error:
         sys.stderr.write(f"{error}\n")

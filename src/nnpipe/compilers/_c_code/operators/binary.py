@@ -11,11 +11,11 @@ import numpy as np
 
 from nnpipe.compilers._c_code.fixed_point import (
     LIMITS,
-    float_range,
-    multiplier_of,
-    quantised_range,
-    scale_of,
-    zero_of,
+    get_activation_range,
+    get_scale,
+    get_zero_point,
+    quantize_activation_range,
+    quantize_multiplier,
 )
 from nnpipe.compilers._c_code.operators.quantised_layer import (
     CLAMP,
@@ -31,9 +31,9 @@ from nnpipe.compilers._c_code.step import (
     CKernel,
     CStep,
     OperatorView,
-    braced,
-    struct,
-    text_of,
+    format_float,
+    format_initializer,
+    format_struct,
 )
 from nnpipe.core.errors import CompileError
 
@@ -42,74 +42,87 @@ SCALES = CKernel("scaled_pairs.c")
 _HALF = (1 << 30, 0)  # multiplier and shift
 
 
-def add(op: OperatorView) -> CStep:
+def build_add(op: OperatorView) -> CStep:
     """Return the step of ADD."""
-    return _plain(op, "add", "+") or _sum(op, 1)
+    return _build_unscaled_step(op, "add", "+") or _build_sum(op, 1)
 
 
-def sub(op: OperatorView) -> CStep:
+def build_sub(op: OperatorView) -> CStep:
     """Return the step of SUB."""
-    return _plain(op, "sub", "-") or _sum(op, -1)
+    return _build_unscaled_step(op, "sub", "-") or _build_sum(op, -1)
 
 
-def mul(op: OperatorView) -> CStep:
+def build_mul(op: OperatorView) -> CStep:
     """Return the step of MUL."""
-    plain = _plain(op, "mul", "*")
+    plain = _build_unscaled_step(op, "mul", "*")
     if plain is not None:
         return plain
-    kind = _integer_kind(op)
+    kind = _require_integer_type(op)
     first, second, out = op.input(0), op.input(1), op.output()
     # In 32 bits, as the kernel's preparation does it.
-    factor = np.float32(scale_of(first)) * np.float32(scale_of(second)) / np.float32(scale_of(out))
-    multiplier, shift = multiplier_of(float(factor))
+    factor = (
+        np.float32(get_scale(first)) * np.float32(get_scale(second)) / np.float32(get_scale(out))
+    )
+    multiplier, shift = quantize_multiplier(float(factor))
     op.expect(shift <= 14, "its output has a very small scale")  # products have 17 bits
-    low, high = quantised_range(op.operator.option(0, "<b"), out)
-    values = [zero_of(first), zero_of(second), zero_of(out), multiplier, shift, low, high]
+    low, high = quantize_activation_range(op.operator.read_option(0, "<b"), out)
+    values = [
+        get_zero_point(first),
+        get_zero_point(second),
+        get_zero_point(out),
+        multiplier,
+        shift,
+        low,
+        high,
+    ]
     kernel = CKernel("mul_q.c", (("@", SUFFIXES[kind]), ("OUT", C_TYPES[kind])))
     return CStep(
         f"nn_mul_{SUFFIXES[kind]}({{in0}}, {{in1}}, {{out0}}, &p, &s);",
         (CLAMP_Q, RESCALE, *PAIRS, kernel),
-        before=[positions(op), struct(f"nn_product_{SUFFIXES[kind]}", "s", values)],
+        before=[
+            format_broadcast_strides(op),
+            format_struct(f"nn_product_{SUFFIXES[kind]}", "s", values),
+        ],
     )
 
 
-def _integer_kind(op: OperatorView) -> str:
+def _require_integer_type(op: OperatorView) -> str:
     kinds = set(op.types())
     if len(kinds) != 1 or not kinds <= {"int8", "uint8"}:
-        raise op.unsupported()
+        raise op.make_no_kernel_error()
     return kinds.pop()
 
 
-def _sum(op: OperatorView, sign: int) -> CStep:
-    kind = "int16" if op.types() == ("int16",) * 3 else _integer_kind(op)
+def _build_sum(op: OperatorView, sign: int) -> CStep:
+    kind = "int16" if op.types() == ("int16",) * 3 else _require_integer_type(op)
     first, second, out = op.input(0), op.input(1), op.output()
     left = 15 if kind == "int16" else 20
     if kind == "int16":
         op.expect(
-            not (zero_of(first) or zero_of(second) or zero_of(out)),
+            not (get_zero_point(first) or get_zero_point(second) or get_zero_point(out)),
             "a zero point of 16-bit numbers is not 0",
         )
         # Such scales have a kernel of their own, which only shifts.
-        powers = all(math.frexp(scale_of(each))[0] == 0.5 for each in (first, second, out))
+        powers = all(math.frexp(get_scale(each))[0] == 0.5 for each in (first, second, out))
         op.expect(not powers, "all its scales are powers of two")
-    twice = 2 * max(scale_of(first), scale_of(second))
-    parts = [multiplier_of(scale_of(each) / twice) for each in (first, second)]
-    whole = multiplier_of(twice / float(np.float32(1 << left) * np.float32(scale_of(out))))
+    twice = 2 * max(get_scale(first), get_scale(second))
+    parts = [quantize_multiplier(get_scale(each) / twice) for each in (first, second)]
+    whole = quantize_multiplier(twice / float(np.float32(1 << left) * np.float32(get_scale(out))))
     # TensorFlow Lite would end the process.
     op.expect(whole[1] <= 0, "its output has a very small scale")
-    low, high = quantised_range(op.operator.option(0, "<b"), out)
+    low, high = quantize_activation_range(op.operator.read_option(0, "<b"), out)
     if (
         kind == "int8"
         and first.shape == second.shape == out.shape
         and (parts[0] == _HALF or parts[1] == _HALF)
     ):
-        found = _sum_of_int8(op, sign, parts, whole, (low, high))
+        found = _build_int8_sum(op, sign, parts, whole, (low, high))
         if found is not None:
             return found
     values = [
-        zero_of(first),
-        zero_of(second),
-        zero_of(out),
+        get_zero_point(first),
+        get_zero_point(second),
+        get_zero_point(out),
         left,
         *parts[0],
         *parts[1],
@@ -122,11 +135,14 @@ def _sum(op: OperatorView, sign: int) -> CStep:
     return CStep(
         f"nn_add_{SUFFIXES[kind]}({{in0}}, {{in1}}, {{out0}}, &p, &s);",
         (CLAMP_Q, RESCALE, *PAIRS, kernel),
-        before=[positions(op), struct(f"nn_sum_{SUFFIXES[kind]}", "s", values)],
+        before=[
+            format_broadcast_strides(op),
+            format_struct(f"nn_sum_{SUFFIXES[kind]}", "s", values),
+        ],
     )
 
 
-def _sum_of_int8(
+def _build_int8_sum(
     op: OperatorView,
     sign: int,
     parts: list[tuple[int, int]],
@@ -137,13 +153,13 @@ def _sum_of_int8(
     compute it.
     """
     signs, places = [1, sign], [0, 1] if parts[0] == _HALF else [1, 0]
-    zeros = [zero_of(op.input(place)) for place in places]
+    zeros = [get_zero_point(op.input(place)) for place in places]
     multiplier, shift = parts[places[1]]
     if multiplier == 0:
         shift = -1
     # A half is one times a half that is rounded: the numbers are even.
     left, shift = (21, -1) if (multiplier, shift) == _HALF else (20, shift)
-    out_zero = zero_of(op.output())
+    out_zero = get_zero_point(op.output())
     if (
         max(shift, whole[1]) >= 0
         or shift < -29
@@ -173,94 +189,106 @@ def _sum_of_int8(
         f"nn_add_s8_{words[0][1]}({{in{places[0]}}}, {{in{places[1]}}}, {{out0}}, "
         f"{op.output().count}, &s);",
         (*((CLAMP_Q,) if clamps else ()), DSP, REQUANTISE, CKernel("add_s8.c", words)),
-        before=[struct(f"nn_sum_s8_{words[0][1]}", "s", values)],
+        before=[format_struct(f"nn_sum_s8_{words[0][1]}", "s", values)],
     )
 
 
-def div(op: OperatorView) -> CStep:
+def build_div(op: OperatorView) -> CStep:
     """Return the step of DIV, of real numbers."""
-    found = _plain(op, "div", "/") if op.types()[0] == "float32" else None
+    found = _build_unscaled_step(op, "div", "/") if op.types()[0] == "float32" else None
     if found is None:
-        raise op.unsupported()
+        raise op.make_no_kernel_error()
     return found
 
 
-def floor_div(op: OperatorView) -> CStep:
+def build_floor_div(op: OperatorView) -> CStep:
     """Return the step of FLOOR_DIV, of whole numbers."""
     if op.types() != ("int32",) * 3:
-        raise op.unsupported()
-    return pairwise(op, "floor_div", "int32", "nn_floor_quotient(a, b)", CKernel("floor_div.c"))
+        raise op.make_no_kernel_error()
+    return build_pairwise_step(
+        op, "floor_div", "int32", "nn_floor_quotient(a, b)", CKernel("floor_div.c")
+    )
 
 
-def floor_mod(op: OperatorView) -> CStep:
+def build_floor_mod(op: OperatorView) -> CStep:
     """Return the step of FLOOR_MOD, of whole numbers."""
     if op.types() != ("int32",) * 3:
-        raise op.unsupported()
+        raise op.make_no_kernel_error()
     value = "(int32_t)((uint32_t)a - (uint32_t)nn_floor_quotient(a, b) * (uint32_t)b)"
-    return pairwise(op, "floor_mod", "int32", value, CKernel("floor_div.c"))
+    return build_pairwise_step(op, "floor_mod", "int32", value, CKernel("floor_div.c"))
 
 
-def prelu(op: OperatorView) -> CStep:
+def build_prelu(op: OperatorView) -> CStep:
     """Return the step of PRELU."""
     kinds = op.types()
     if kinds == ("float32",) * 3:
-        return pairwise(op, "prelu", "float32", "a >= 0 ? a : a * b")
+        return build_pairwise_step(op, "prelu", "float32", "a >= 0 ? a : a * b")
     if kinds not in (("int8",) * 3, ("uint8",) * 3):
-        raise op.unsupported()
+        raise op.make_no_kernel_error()
     data, slope, out = op.input(0), op.input(1), op.output()
     # LiteRT computes these factors in 32 bits.
-    scale, slope_scale, out_scale = (np.float32(scale_of(each)) for each in (data, slope, out))
-    plain = multiplier_of(float(scale / out_scale))
-    sloped = multiplier_of(float(scale * slope_scale / out_scale))
+    scale, slope_scale, out_scale = (np.float32(get_scale(each)) for each in (data, slope, out))
+    plain = quantize_multiplier(float(scale / out_scale))
+    sloped = quantize_multiplier(float(scale * slope_scale / out_scale))
     op.expect(plain[1] <= 22 and sloped[1] <= 14, "its output has a very small scale")
     low, high = LIMITS[kinds[0]]
     suffix = SUFFIXES[kinds[0]]
     words = (("@", suffix), ("OUT", C_TYPES[kinds[0]]), ("LEAST", str(low)), ("MOST", str(high)))
-    values = [zero_of(data), zero_of(slope), zero_of(out), *plain, *sloped]
+    values = [get_zero_point(data), get_zero_point(slope), get_zero_point(out), *plain, *sloped]
     return CStep(
         f"nn_prelu_{suffix}({{in0}}, {{in1}}, {{out0}}, &p, &s);",
         (CLAMP_Q, RESCALE, *PAIRS, CKernel("prelu_q.c", words)),
-        before=[positions(op), struct(f"nn_slope_{suffix}", "s", values)],
+        before=[format_broadcast_strides(op), format_struct(f"nn_slope_{suffix}", "s", values)],
     )
 
 
-def squared_difference(op: OperatorView) -> CStep:
+def build_squared_difference(op: OperatorView) -> CStep:
     """Return the step of SQUARED_DIFFERENCE."""
     kinds = op.types()
     if kinds == ("float32",) * 3:
-        return pairwise(op, "squared_difference", "float32", "(a - b) * (a - b)")
+        return build_pairwise_step(op, "squared_difference", "float32", "(a - b) * (a - b)")
     if kinds == ("int32",) * 3:
-        return pairwise(
+        return build_pairwise_step(
             op, "squared_difference", "int32", "(int32_t)(((uint32_t)a - b) * ((uint32_t)a - b))"
         )
     if kinds != ("int8",) * 3:
-        raise op.unsupported()
+        raise op.make_no_kernel_error()
     first, second, out = op.input(0), op.input(1), op.output()
-    twice = 2 * max(scale_of(first), scale_of(second))
-    whole = multiplier_of(twice * twice / float(np.float32(1 << 14) * np.float32(scale_of(out))))
+    twice = 2 * max(get_scale(first), get_scale(second))
+    whole = quantize_multiplier(
+        twice * twice / float(np.float32(1 << 14) * np.float32(get_scale(out)))
+    )
     # TensorFlow Lite would end the process.
     op.expect(whole[1] <= 0, "its output has a very small scale")
-    both = scales(op, *(multiplier_of(scale_of(each) / twice) for each in (first, second)))
+    both = format_input_scales(
+        op, *(quantize_multiplier(get_scale(each) / twice) for each in (first, second))
+    )
     return CStep(
         f"nn_squared_difference_s8({{in0}}, {{in1}}, {{out0}}, &p, &s, {whole[0]}, {whole[1]}, "
-        f"{zero_of(out)});",
+        f"{get_zero_point(out)});",
         (CLAMP_Q, RESCALE, *PAIRS, SCALES, CKernel("squared_difference.c")),
-        before=[positions(op), both],
+        before=[format_broadcast_strides(op), both],
     )
 
 
-def scales(op: OperatorView, first: tuple[int, int], second: tuple[int, int]) -> str:
+def format_input_scales(op: OperatorView, first: tuple[int, int], second: tuple[int, int]) -> str:
     """Return the zero points of two inputs, and the factors that bring them to one scale."""
-    return struct("nn_scales", "s", [zero_of(op.input(0)), zero_of(op.input(1)), *first, *second])
+    return format_struct(
+        "nn_scales",
+        "s",
+        [get_zero_point(op.input(0)), get_zero_point(op.input(1)), *first, *second],
+    )
 
 
-def add_n(op: OperatorView) -> CStep:
+def build_add_n(op: OperatorView) -> CStep:
     """Return the step of ADD_N, of real or whole numbers without scales."""
     kinds = set(op.types())
-    op.expect(len(op.inputs) >= 2 and kinds in ({"float32"}, {"int32"}), str(op.unsupported()))
+    op.expect(
+        len(op.inputs) >= 2 and kinds in ({"float32"}, {"int32"}), str(op.make_no_kernel_error())
+    )
     for place in range(len(op.inputs)):
         op.expect_shape(op.input(place).shape)
-    step = add(op.reordered(0, 1))
+    step = build_add(op.select_inputs(0, 1))
     # The output so far is an input of each further sum; an element is read before it is written.
     more = [
         step.statement.replace("{in0}", "{out0}").replace("{in1}", f"{{in{n}}}")
@@ -269,7 +297,7 @@ def add_n(op: OperatorView) -> CStep:
     return replace(step, statement=" ".join([step.statement, *more]))
 
 
-def pairwise(
+def build_pairwise_step(
     op: OperatorView, name: str, kind: str, value: str, *kernels: CKernel, out: str = ""
 ) -> CStep:
     """Return the step of a function of two elements.
@@ -290,36 +318,42 @@ def pairwise(
     return CStep(
         f"nn_{name}({{in0}}, {{in1}}, {{out0}}, &p);",
         (*PAIRS, *kernels, CKernel("pairwise.c", words)),
-        before=[positions(op)],
+        before=[format_broadcast_strides(op)],
     )
 
 
-def _plain(op: OperatorView, name: str, operator: str) -> CStep | None:
+def _build_unscaled_step(op: OperatorView, name: str, operator: str) -> CStep | None:
     """Return the step of real or whole numbers without scales, or None if the first input is of
     another type.
     """
-    kinds, activation = op.types(), op.operator.option(0, "<b")
+    kinds, activation = op.types(), op.operator.read_option(0, "<b")
     if op.input(0).spec.dtype not in ("float32", "int32"):
         return None
     if len(set(kinds)) != 1 or len(kinds) != 3:
-        raise op.unsupported()
+        raise op.make_no_kernel_error()
     if kinds[0] == "int32":
         op.expect(activation == 0, "it has a fused activation")
-        return pairwise(op, name, "int32", f"(int32_t)((uint32_t)a {operator} (uint32_t)b)")
-    low, high = map(text_of, float_range(activation))
+        return build_pairwise_step(
+            op, name, "int32", f"(int32_t)((uint32_t)a {operator} (uint32_t)b)"
+        )
+    low, high = map(format_float, get_activation_range(activation))
     return CStep(
         f"nn_{name}_f32({{in0}}, {{in1}}, {{out0}}, &p, {low}, {high});",
         (CLAMP, *PAIRS, CKernel("pairs_f.c", (("@", name), ("OPERATOR", operator)))),
-        before=[positions(op)],
+        before=[format_broadcast_strides(op)],
     )
 
 
-def positions(op: OperatorView) -> str:
+def format_broadcast_strides(op: OperatorView) -> str:
     """Return the lengths of four axes, and how far each input moves along them; all axes in one
     where shapes agree.
     """
     lengths, (first, second) = broadcast(op, op.input(0).shape, op.input(1).shape)
-    return struct("nn_pairs", "p", [braced(lengths), braced(first), braced(second)])
+    return format_struct(
+        "nn_pairs",
+        "p",
+        [format_initializer(lengths), format_initializer(first), format_initializer(second)],
+    )
 
 
 def broadcast(op: OperatorView, *shapes: tuple[int, ...]) -> tuple[list[int], list[list[int]]]:
@@ -334,10 +368,12 @@ def broadcast(op: OperatorView, *shapes: tuple[int, ...]) -> tuple[list[int], li
     if len(set(shapes)) == 1:
         return [1, 1, 1, math.prod(made)], [[0, 0, 0, 1]] * len(shapes)
     op.expect(len(made) <= 4, "its inputs have different shapes and more than four axes")
-    return [1] * (4 - len(made)) + list(made), [_steps(shape) for shape in shapes]
+    return [1] * (4 - len(made)) + list(made), [
+        _compute_broadcast_strides(shape) for shape in shapes
+    ]
 
 
-def _steps(shape: tuple[int, ...]) -> list[int]:
+def _compute_broadcast_strides(shape: tuple[int, ...]) -> list[int]:
     steps, step = [0, 0, 0, 0], 1
     for place, length in zip(range(3, -1, -1), reversed(shape), strict=False):
         steps[place] = 0 if length == 1 else step
@@ -345,48 +381,49 @@ def _steps(shape: tuple[int, ...]) -> list[int]:
     return steps
 
 
-def comparison(name: str, compare: str) -> Builder:
+def make_comparison_builder(name: str, compare: str) -> Builder:
     """Return what makes the step of a comparison, such as ``"LESS"`` and ``"<"``."""
 
     def build(op: OperatorView) -> CStep:
         kinds = op.types()
         op.expect(
-            len(kinds) == 3 and kinds[0] == kinds[1] and kinds[2] == "bool", str(op.unsupported())
+            len(kinds) == 3 and kinds[0] == kinds[1] and kinds[2] == "bool",
+            str(op.make_no_kernel_error()),
         )
         scaled = kinds[0] in ("int8", "uint8") and op.input(0).spec.scale is not None
         if not scaled:
             known = kinds[0] in SUFFIXES or (kinds[0] == "bool" and compare in ("==", "!="))
-            op.expect(known, str(op.unsupported()))
-            return pairwise(op, name.lower(), kinds[0], f"a {compare} b", out="bool")
-        factors = [multiplier_of(scale_of(op.input(n))) for n in (0, 1)]
+            op.expect(known, str(op.make_no_kernel_error()))
+            return build_pairwise_step(op, name.lower(), kinds[0], f"a {compare} b", out="bool")
+        factors = [quantize_multiplier(get_scale(op.input(n))) for n in (0, 1)]
         op.expect(max(shift for _, shift in factors) <= 0, "a scale is 1 or more")
         suffix = f"{name.lower()}_{SUFFIXES[kinds[0]]}"
         words = (("@", suffix), ("IN", C_TYPES[kinds[0]]), ("COMPARE", compare))
         return CStep(
             f"nn_{suffix}({{in0}}, {{in1}}, {{out0}}, &p, &s);",
             (RESCALE, *PAIRS, SCALES, CKernel("compare_q.c", words)),
-            before=[positions(op), scales(op, *factors)],
+            before=[format_broadcast_strides(op), format_input_scales(op, *factors)],
         )
 
     return build
 
 
-def logical(name: str, operator: str) -> Builder:
+def make_logical_builder(name: str, operator: str) -> Builder:
     """Return what makes the step of a function of two truth values, such as ``"LOGICAL_AND"``
     and ``"&&"``.
     """
 
     def build(op: OperatorView) -> CStep:
-        op.expect(op.types() == ("bool",) * 3, str(op.unsupported()))
-        return pairwise(op, name.lower(), "bool", f"a {operator} b")
+        op.expect(op.types() == ("bool",) * 3, str(op.make_no_kernel_error()))
+        return build_pairwise_step(op, name.lower(), "bool", f"a {operator} b")
 
     return build
 
 
-def logical_not(op: OperatorView) -> CStep:
+def build_logical_not(op: OperatorView) -> CStep:
     """Return the step of LOGICAL_NOT."""
     op.expect_shape(op.input(0).shape)
-    op.expect(op.types() == ("bool", "bool"), str(op.unsupported()))
+    op.expect(op.types() == ("bool", "bool"), str(op.make_no_kernel_error()))
     return CStep(
         f"nn_logical_not({{in0}}, {{out0}}, {op.output().count});", (CKernel("logical_not.c"),)
     )

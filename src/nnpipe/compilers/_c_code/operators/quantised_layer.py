@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.compilers._c_code.fixed_point import (
-    multiplier_of,
-    quantised_range,
-    scale_of,
-    scales_of,
-    zero_of,
+    get_channel_scales,
+    get_scale,
+    get_zero_point,
+    quantize_activation_range,
+    quantize_multiplier,
 )
-from nnpipe.compilers._c_code.step import CKernel, CStep, OperatorView, struct
+from nnpipe.compilers._c_code.step import CKernel, CStep, OperatorView, format_struct
 from nnpipe.core.errors import CompileError
 from nnpipe.formats.tflite_graph import ProgramTensor
 
@@ -56,21 +56,21 @@ class QuantisedLayer:
     @property
     def zeros(self) -> str:
         """The definition of its zero points and bounds."""
-        return struct(
+        return format_struct(
             "nn_zeros", "z", [self.in_zero, self.weight_zero, self.out_zero, self.low, self.high]
         )
 
-    def factor_constants(self) -> dict[str, npt.NDArray[np.generic]]:
+    def make_factor_constants(self) -> dict[str, npt.NDArray[np.generic]]:
         """Return the factors as constants."""
-        return factor_constants(self.factors)
+        return make_factor_constants(self.factors)
 
     def constants(self) -> dict[str, npt.NDArray[np.generic]]:
         """Return all of it as constants."""
-        found = {"weights": self.weights, **factor_constants(self.factors)}
+        found = {"weights": self.weights, **make_factor_constants(self.factors)}
         return found if self.bias is None else {**found, "bias": self.bias}
 
 
-def factor_constants(factors: Sequence[tuple[int, int]]) -> dict[str, npt.NDArray[np.generic]]:
+def make_factor_constants(factors: Sequence[tuple[int, int]]) -> dict[str, npt.NDArray[np.generic]]:
     """Return multipliers and shifts as constants."""
     return {
         "multiplier": np.array([multiplier for multiplier, _ in factors], np.int32),
@@ -78,7 +78,9 @@ def factor_constants(factors: Sequence[tuple[int, int]]) -> dict[str, npt.NDArra
     }
 
 
-def quantised_layer(op: OperatorView, channels: int, axis: int, activation: int) -> QuantisedLayer:
+def build_quantized_layer(
+    op: OperatorView, channels: int, axis: int, activation: int
+) -> QuantisedLayer:
     """Return a quantised layer.
 
     Parameters
@@ -100,24 +102,35 @@ def quantised_layer(op: OperatorView, channels: int, axis: int, activation: int)
     data, weights, out = op.input(0), op.input(1), op.output()
     kinds = (data.spec.dtype, weights.spec.dtype, out.spec.dtype)
     if kinds not in (("int8",) * 3, ("uint8",) * 3, ("int16", "int8", "int16")):
-        raise op.unsupported()
+        raise op.make_no_kernel_error()
     wide = kinds[0] == "int16"
-    if wide and (zero_of(data) or zero_of(out)):
+    if wide and (get_zero_point(data) or get_zero_point(out)):
         raise CompileError("a zero point of 16-bit numbers is not 0")
-    bias = bias_of(op, channels, *(("int64", "int32") if wide else ("int32",)))
-    weight_zero = zero_of(weights) if isinstance(weights.spec.scale, float) else 0
+    bias = get_bias(op, channels, *(("int64", "int32") if wide else ("int32",)))
+    weight_zero = get_zero_point(weights) if isinstance(weights.spec.scale, float) else 0
     content = op.constant(1)
     _check_sums(content, weight_zero, data, bias, channels, axis)
-    factors = [multiplier_of(each) for each in _factors(op, scales_of(weights, channels, axis))]
+    factors = [
+        quantize_multiplier(each)
+        for each in _compute_factors(op, get_channel_scales(weights, channels, axis))
+    ]
     if wide and max(s for _, s in factors) > 14:
         raise CompileError("its scales are too far apart for 16-bit numbers")
-    low, high = quantised_range(activation, out)
+    low, high = quantize_activation_range(activation, out)
     return QuantisedLayer(
-        kinds[0], content, bias, factors, zero_of(data), weight_zero, zero_of(out), low, high
+        kinds[0],
+        content,
+        bias,
+        factors,
+        get_zero_point(data),
+        weight_zero,
+        get_zero_point(out),
+        low,
+        high,
     )
 
 
-def bias_of(op: OperatorView, channels: int, *kinds: str) -> npt.NDArray[np.generic] | None:
+def get_bias(op: OperatorView, channels: int, *kinds: str) -> npt.NDArray[np.generic] | None:
     """Return the bias, whose type must be one of a few, or None if there is none."""
     if len(op.inputs) < 3 or op.inputs[2] is None:
         return None
@@ -128,8 +141,8 @@ def bias_of(op: OperatorView, channels: int, *kinds: str) -> npt.NDArray[np.gene
     return bias.reshape(-1)
 
 
-def _factors(op: OperatorView, scales: list[float]) -> list[float]:
-    first, last = scale_of(op.input(0)), scale_of(op.output())
+def _compute_factors(op: OperatorView, scales: list[float]) -> list[float]:
+    first, last = get_scale(op.input(0)), get_scale(op.output())
     if isinstance(op.input(1).spec.scale, float) and op.input(0).spec.dtype == "uint8":
         # These kernels multiply in 32 bits.
         return [float(np.float32(first) * np.float32(scale)) / last for scale in scales]
@@ -181,7 +194,7 @@ MVE = CKernel("mve.c")
 _HALF = 1 << 30
 
 
-def conv_2d_int8(layer: QuantisedLayer, place: str) -> CStep:
+def build_conv_2d_int8(layer: QuantisedLayer, place: str) -> CStep:
     """Return the step of a convolution that is not in groups.
 
     Parameters
@@ -194,14 +207,14 @@ def conv_2d_int8(layer: QuantisedLayer, place: str) -> CStep:
     channels, rows, columns, depth = layer.weights.shape
     flat = layer.weights.reshape(channels, rows, columns * depth)
     weights = np.pad(flat, ((0, 0), (0, 0), (0, -columns * depth % 4)))
-    suffix, kernels, constants = _rounded(layer)
+    suffix, kernels, constants = _choose_rounding(layer)
     return CStep(
         f"nn_conv_{suffix}({{in0}}, {{weights}}, {{bias}}, {{multiplier}}, {{shift}}, {{out0}}, "
         f"{{scratch}}, &w, &z);",
         (
             *kernels,
             *map(CKernel, ("columns.c", "products.c", "rows.c")),
-            CKernel("conv_s8.c", _words(suffix)),
+            CKernel("conv_s8.c", _make_kernel_words(suffix)),
         ),
         {**constants, "weights": weights},
         [place, layer.zeros],
@@ -209,7 +222,7 @@ def conv_2d_int8(layer: QuantisedLayer, place: str) -> CStep:
     )
 
 
-def depthwise_conv_2d_int8(layer: QuantisedLayer, place: str, window: Sequence[int]) -> CStep:
+def build_depthwise_conv_2d_int8(layer: QuantisedLayer, place: str, window: Sequence[int]) -> CStep:
     """Return the step of a convolution of each channel.
 
     Parameters
@@ -227,18 +240,18 @@ def depthwise_conv_2d_int8(layer: QuantisedLayer, place: str, window: Sequence[i
     width = (out_w + out_w % 2 - 1) * stride_w + (columns - 1) * step_w + 1
     height = (out_h - 1) * stride_h + (rows - 1) * step_h + 1
     weights = np.append(np.moveaxis(layer.weights, 3, 0).reshape(-1), np.zeros(3, np.int8))
-    suffix, kernels, constants = _rounded(layer, axis=3)
+    suffix, kernels, constants = _choose_rounding(layer, axis=3)
     return CStep(
         f"nn_depthwise_{suffix}({{in0}}, {{weights}}, {{bias}}, {{multiplier}}, {{shift}}, "
         f"{{out0}}, {{scratch}}, {width}, {height}, &w, &z);",
-        (*kernels, CKernel("taps.c"), CKernel("depthwise_s8.c", _words(suffix))),
+        (*kernels, CKernel("taps.c"), CKernel("depthwise_s8.c", _make_kernel_words(suffix))),
         {**constants, "weights": weights},
         [place, layer.zeros],
         width * height + 4,
     )
 
 
-def fully_connected_int8(layer: QuantisedLayer, batches: int) -> CStep:
+def build_fully_connected_int8(layer: QuantisedLayer, batches: int) -> CStep:
     """Return the step of a dense layer."""
     units, depth = layer.weights.shape
     weights = np.pad(layer.weights, ((0, 0), (0, -depth % 4)))
@@ -246,41 +259,45 @@ def fully_connected_int8(layer: QuantisedLayer, batches: int) -> CStep:
         f"nn_dense_s8({{in0}}, {{weights}}, {{bias}}, {{multiplier}}, {{shift}}, {{out0}}, "
         f"{batches}, {depth}, {units}, &z);",
         (CLAMP_Q, RESCALE_ONCE, ZEROS, DSP, MVE, CKernel("rows.c"), CKernel("dense_s8.c")),
-        {**layer.factor_constants(), "weights": weights, "bias": _bias(layer, 0)},
+        {
+            **layer.make_factor_constants(),
+            "weights": weights,
+            "bias": _fold_input_zero_point(layer, 0),
+        },
         [layer.zeros],
     )
 
 
-def _by_channel(layer: QuantisedLayer, axis: int) -> npt.NDArray[np.int64]:
+def _flatten_by_channel(layer: QuantisedLayer, axis: int) -> npt.NDArray[np.int64]:
     return np.moveaxis(layer.weights.astype(np.int64), axis, 0).reshape(len(layer.factors), -1)
 
 
-def _bias(layer: QuantisedLayer, axis: int) -> npt.NDArray[np.int32]:
+def _fold_input_zero_point(layer: QuantisedLayer, axis: int) -> npt.NDArray[np.int32]:
     """Return the bias with the zero point of the input."""
     bias = 0 if layer.bias is None else layer.bias.reshape(-1).astype(np.int64)
-    found: npt.NDArray[np.int32] = (bias - layer.in_zero * _by_channel(layer, axis).sum(1)).astype(
-        np.int32
-    )
+    found: npt.NDArray[np.int32] = (
+        bias - layer.in_zero * _flatten_by_channel(layer, axis).sum(1)
+    ).astype(np.int32)
     return found
 
 
-def _rounded(
+def _choose_rounding(
     layer: QuantisedLayer, axis: int = 0
 ) -> tuple[str, tuple[CKernel, ...], dict[str, npt.NDArray[np.generic]]]:
     """Return the end of a kernel's name, which says how it rounds and clamps; what it needs;
     bias and factors.
     """
-    bias = _bias(layer, axis)
-    most = np.abs(bias.astype(np.int64)) + 128 * np.abs(_by_channel(layer, axis)).sum(1)
-    quick = _quick_factors(layer, most.tolist())
+    bias = _fold_input_zero_point(layer, axis)
+    most = np.abs(bias.astype(np.int64)) + 128 * np.abs(_flatten_by_channel(layer, axis)).sum(1)
+    quick = _find_quick_factors(layer, most.tolist())
     clamps = (layer.low, layer.high) != (-128, 127)
     suffix = "s8" + ("" if quick else "_any") + ("_clamped" if clamps else "")
     rounding = (REQUANTISE,) if quick else (RESCALE, CKernel("requantise_any.c"))
     kernels = (*((CLAMP_Q,) if clamps else ()), ZEROS, WINDOW, DSP, MVE, *rounding)
-    return suffix, kernels, {"bias": bias, **factor_constants(quick or layer.factors)}
+    return suffix, kernels, {"bias": bias, **make_factor_constants(quick or layer.factors)}
 
 
-def _quick_factors(layer: QuantisedLayer, most: Sequence[int]) -> list[tuple[int, int]] | None:
+def _find_quick_factors(layer: QuantisedLayer, most: Sequence[int]) -> list[tuple[int, int]] | None:
     """Return factors for ``nn_requantise``, or None if it cannot compute a channel; ``most``
     bounds each one's sum.
     """
@@ -294,7 +311,7 @@ def _quick_factors(layer: QuantisedLayer, most: Sequence[int]) -> list[tuple[int
     return found
 
 
-def _words(suffix: str) -> tuple[tuple[str, str], ...]:
+def _make_kernel_words(suffix: str) -> tuple[tuple[str, str], ...]:
     any_shift = "_any" if "_any" in suffix else ""
     return (
         ("@", suffix),

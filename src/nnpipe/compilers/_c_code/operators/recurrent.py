@@ -8,11 +8,23 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.compilers._c_code.fixed_point import float_range, multiplier_of, scale_of, zero_of
-from nnpipe.compilers._c_code.operators.convolutions import bias_place
-from nnpipe.compilers._c_code.operators.quantised_layer import CLAMP, CLAMP_Q, RESCALE, bias_of
+from nnpipe.compilers._c_code.fixed_point import (
+    get_activation_range,
+    get_scale,
+    get_zero_point,
+    quantize_multiplier,
+)
+from nnpipe.compilers._c_code.operators.convolutions import format_bias_argument
+from nnpipe.compilers._c_code.operators.quantised_layer import CLAMP, CLAMP_Q, RESCALE, get_bias
 from nnpipe.compilers._c_code.operators.tables import LOGISTIC, TANH
-from nnpipe.compilers._c_code.step import CKernel, CStep, OperatorView, braced, struct, text_of
+from nnpipe.compilers._c_code.step import (
+    CKernel,
+    CStep,
+    OperatorView,
+    format_float,
+    format_initializer,
+    format_struct,
+)
 
 _TANH = 4
 # Places of the inputs: of input, forget, cell and output gate.
@@ -42,11 +54,11 @@ class _Layer:
     stacked: dict[str, npt.NDArray[np.generic]]
 
 
-def unidirectional_sequence_lstm(op: OperatorView) -> CStep:
+def build_unidirectional_sequence_lstm(op: OperatorView) -> CStep:
     """Return the step of UNIDIRECTIONAL_SEQUENCE_LSTM in its basic form: of real or 8-bit
     numbers.
     """
-    layer = _layer(op)
+    layer = _read_layer(op)
     places = (
         f"{{in0}}, {{weights}}, {{recurrent}}, {{bias}}, (OUT *){{in{_OUTPUT_STATE}}}, (CELL "
         f"*){{in{_CELL_STATE}}}"
@@ -62,7 +74,7 @@ def unidirectional_sequence_lstm(op: OperatorView) -> CStep:
         )
         return CStep(
             f"nn_lstm_f32({places}, {{scratch}}, {{out0}}, {', '.join(map(str, numbers))}, "
-            f"{text_of(layer.clip)});".replace("OUT", "float").replace("CELL", "float"),
+            f"{format_float(layer.clip)});".replace("OUT", "float").replace("CELL", "float"),
             (CLAMP, *LOGISTIC, *TANH, CKernel("lstm_f.c")),
             layer.stacked,
             scratch=16 * layer.units,
@@ -73,20 +85,20 @@ def unidirectional_sequence_lstm(op: OperatorView) -> CStep:
         ),
         (CLAMP_Q, RESCALE, CKernel("curves16.c"), CKernel("lstm_q.c")),
         layer.stacked,
-        [_of_8_bits(op, layer)],
+        [_format_int8_layer(op, layer)],
         8 * layer.units,
     )
 
 
-def _layer(op: OperatorView) -> _Layer:
+def _read_layer(op: OperatorView) -> _Layer:
     op.expect(len(op.inputs) > _CELL_STATE, "inputs are missing")
     extra = [n for n in (*_LEFT_OUT, *range(20, len(op.inputs))) if op.inputs[n] is not None]
     op.expect(not extra, "it has peepholes, a projection or a normalisation")
-    op.expect(op.operator.option(0, "<b") == _TANH, "its activation is not tanh")
+    op.expect(op.operator.read_option(0, "<b") == _TANH, "its activation is not tanh")
     data, clip, time_major = (
         op.input(0),
-        op.operator.real_option(1),
-        op.operator.option(3, "<b") != 0,
+        op.operator.read_float_option(1),
+        op.operator.read_option(3, "<b") != 0,
     )
     op.expect(math.isfinite(clip) and clip >= 0, f"its cells are clipped at {clip}")
     op.expect(len(data.shape) == 3 and min(data.shape) > 0, f"its input has the shape {data.shape}")
@@ -108,7 +120,7 @@ def _layer(op: OperatorView) -> _Layer:
     return _Layer(batches, steps, depth, units, next_step, next_batch, clip, stacked)
 
 
-def _of_8_bits(op: OperatorView, layer: _Layer) -> str:
+def _format_int8_layer(op: OperatorView, layer: _Layer) -> str:
     """Return the definition of the numbers of a layer of 8-bit numbers, whose cells have 16
     bits.
     """
@@ -123,17 +135,17 @@ def _of_8_bits(op: OperatorView, layer: _Layer) -> str:
     )
     op.expect(
         kinds == ("int8", "int8", "int8", "int16", "int32") and weights == {"int8"},
-        str(op.unsupported()),
+        str(op.make_no_kernel_error()),
     )
     op.expect(max(layer.depth, layer.units) <= _MOST, "its sums could overflow")
     op.expect(
         int(np.abs(layer.stacked["bias"].astype(np.int64)).max()) < 1 << 30,
         "its sums could overflow",
     )
-    fraction, exponent = math.frexp(scale_of(cell))
+    fraction, exponent = math.frexp(get_scale(cell))
     bits = 15 + exponent - 1
     op.expect(
-        fraction == 0.5 and 0 <= bits <= 6 and zero_of(cell) == 0,
+        fraction == 0.5 and 0 <= bits <= 6 and get_zero_point(cell) == 0,
         "its cells have a scale that no kernel takes",
     )
     hidden = op.intermediate(4)
@@ -141,21 +153,22 @@ def _of_8_bits(op: OperatorView, layer: _Layer) -> str:
     factors = []
     for places, given in ((_WEIGHTS, data), (_RECURRENT, state)):
         for place in places:
-            op.expect(zero_of(op.input(place)) == 0, "its weights have a zero point")
+            op.expect(get_zero_point(op.input(place)) == 0, "its weights have a zero point")
             factors.append(
-                multiplier_of(
+                quantize_multiplier(
                     float(
-                        np.float32(scale_of(op.input(place))) * np.float32(scale_of(given)) * 4096
+                        np.float32(get_scale(op.input(place))) * np.float32(get_scale(given)) * 4096
                     )
                 )
             )
-    factor = multiplier_of(float(np.float32(2.0**-30 / scale_of(hidden))))
+    factor = quantize_multiplier(float(np.float32(2.0**-30 / get_scale(hidden))))
     op.expect(factor[1] <= 0, "an output has a very small scale")
-    clip = int(min(max(np.float32(layer.clip) / np.float32(scale_of(cell)), -32768.0), 32767.0))
+    clip = int(min(max(np.float32(layer.clip) / np.float32(get_scale(cell)), -32768.0), 32767.0))
     rows = [
-        braced([*first, *second]) for first, second in zip(factors[:4], factors[4:], strict=True)
+        format_initializer([*first, *second])
+        for first, second in zip(factors[:4], factors[4:], strict=True)
     ]
-    return struct(
+    return format_struct(
         "nn_lstm",
         "s",
         [
@@ -165,13 +178,13 @@ def _of_8_bits(op: OperatorView, layer: _Layer) -> str:
             layer.units,
             layer.next_step,
             layer.next_batch,
-            zero_of(data),
-            zero_of(state),
+            get_zero_point(data),
+            get_zero_point(state),
             *factor,
-            zero_of(hidden),
+            get_zero_point(hidden),
             bits,
             clip,
-            braced(rows),
+            format_initializer(rows),
         ],
     )
 
@@ -185,11 +198,11 @@ _RELU = 1
 _SHAPE = CKernel("svdf_shape.c")
 
 
-def svdf(op: OperatorView) -> CStep:
+def build_svdf(op: OperatorView) -> CStep:
     """Return the step of SVDF."""
     op.expect(len(op.inputs) == 5, "it has another number of inputs")
     data, features, times, state = op.input(0), op.input(1), op.input(2), op.state(4)
-    rank = op.operator.option(0, "<i")
+    rank = op.operator.read_option(0, "<i")
     matrices = all(len(t.shape) == 2 and min(t.shape) > 0 for t in (data, features, times))
     op.expect(matrices, "its input and weights have not two axes")
     (batches, depth), (filters, width), (rows, memory) = data.shape, features.shape, times.shape
@@ -198,10 +211,10 @@ def svdf(op: OperatorView) -> CStep:
     op.expect(state.shape == (batches, memory * filters), "its state has another shape")
     units = filters // rank
     op.expect_shape([batches, units])
-    place = struct("nn_svdf", "s", [batches, depth, units, rank, memory])
+    place = format_struct("nn_svdf", "s", [batches, depth, units, rank, memory])
     weights = {"features": op.constant(1), "times": op.constant(2)}
-    view = op.reordered(0, 1, 3)  # the bias where layers have it
-    bias = bias_of(view, units, "float32" if data.spec.dtype == "float32" else "int32")
+    view = op.select_inputs(0, 1, 3)  # the bias where layers have it
+    bias = get_bias(view, units, "float32" if data.spec.dtype == "float32" else "int32")
     constants = weights if bias is None else {**weights, "bias": bias}
     kinds = (
         data.spec.dtype,
@@ -211,29 +224,30 @@ def svdf(op: OperatorView) -> CStep:
         op.output().spec.dtype,
     )
     if kinds == ("float32",) * 5:
-        low, high = map(text_of, float_range(op.operator.option(1, "<b")))
+        low, high = map(format_float, get_activation_range(op.operator.read_option(1, "<b")))
         return CStep(
-            f"nn_svdf_f32({{in0}}, {{features}}, {{times}}, {bias_place(view)}, (float *){{in4}}, "
-            f"{{out0}}, &s, {low}, {high});",
+            f"nn_svdf_f32({{in0}}, {{features}}, {{times}}, {format_bias_argument(view)}, (float "
+            f"*){{in4}}, {{out0}}, &s, {low}, {high});",
             (CLAMP, _SHAPE, CKernel("svdf_f.c")),
             constants,
             [place],
         )
-    op.expect(kinds == ("int8", "int8", "int16", "int16", "int8"), str(op.unsupported()))
+    op.expect(kinds == ("int8", "int8", "int16", "int16", "int8"), str(op.make_no_kernel_error()))
     op.expect(
-        op.operator.option(1, "<b") == _RELU, "its activation is not ReLU, which LiteRT demands"
+        op.operator.read_option(1, "<b") == _RELU,
+        "its activation is not ReLU, which LiteRT demands",
     )
     op.expect(depth <= _MOST, "its sums could overflow")
     factors = [
-        multiplier_of(scale_of(first) * scale_of(second) / scale_of(result))
+        quantize_multiplier(get_scale(first) * get_scale(second) / get_scale(result))
         for first, second, result in ((data, features, state), (state, times, op.output()))
     ]
     op.expect(factors[1][1] <= 0, "its output has a very small scale")
-    numbers = [zero_of(data), *factors[0], *factors[1], zero_of(op.output())]
+    numbers = [get_zero_point(data), *factors[0], *factors[1], get_zero_point(op.output())]
     return CStep(
-        f"nn_svdf_s8({{in0}}, {{features}}, {{times}}, {bias_place(view)}, (int16_t *){{in4}}, "
-        f"{{out0}}, &s, factors);",
+        f"nn_svdf_s8({{in0}}, {{features}}, {{times}}, {format_bias_argument(view)}, (int16_t "
+        f"*){{in4}}, {{out0}}, &s, factors);",
         (CLAMP_Q, RESCALE, _SHAPE, CKernel("svdf_q.c")),
         constants,
-        [place, f"static const int32_t factors[6] = {braced(numbers)};"],
+        [place, f"static const int32_t factors[6] = {format_initializer(numbers)};"],
     )

@@ -11,24 +11,31 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.compilers._c_code.operators.data_movement import (
-    contiguous,
-    expect_same_values,
-    fill_step,
+    build_fill_step,
+    check_same_quantization,
+    compute_strides,
+    format_movement,
     move_kernels,
-    moves,
 )
-from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, struct
+from nnpipe.compilers._c_code.step import (
+    C_TYPES,
+    SUFFIXES,
+    CKernel,
+    CStep,
+    OperatorView,
+    format_struct,
+)
 
 _BITS = 10  # of the factors of integers
 
 
-def resize_nearest_neighbor(op: OperatorView) -> CStep:
+def build_resize_nearest_neighbor(op: OperatorView) -> CStep:
     """Return the step of RESIZE_NEAREST_NEIGHBOR."""
     size = _size(op)
-    corners, centers = (op.operator.option(n, "<b") != 0 for n in (0, 1))
+    corners, centers = (op.operator.read_option(n, "<b") != 0 for n in (0, 1))
     found = {
         name: np.array(
-            [_nearest(at, *lengths, corners, centers) for at in range(lengths[1])], np.int32
+            [_find_nearest(at, *lengths, corners, centers) for at in range(lengths[1])], np.int32
         )
         for name, lengths in (("rows", (size[1], size[3])), ("columns", (size[2], size[4])))
     }
@@ -38,18 +45,18 @@ def resize_nearest_neighbor(op: OperatorView) -> CStep:
         f"nn_resize_nearest_{width}({{in0}}, {{out0}}, size, {{rows}}, {{columns}});",
         (CKernel("resize_nearest.c", words),),
         found,
-        [_definition(size)],
+        [_format_size(size)],
     )
 
 
-def resize_bilinear(op: OperatorView) -> CStep:
+def build_resize_bilinear(op: OperatorView) -> CStep:
     """Return the step of RESIZE_BILINEAR."""
     size = _size(op)
-    corners, centers = (op.operator.option(n, "<b") != 0 for n in (2, 3))
+    corners, centers = (op.operator.read_option(n, "<b") != 0 for n in (2, 3))
     kind = op.output().spec.dtype
-    op.expect(kind in ("int8", "uint8", "int16", "float32"), str(op.unsupported()))
+    op.expect(kind in ("int8", "uint8", "int16", "float32"), str(op.make_no_kernel_error()))
     real = kind in ("uint8", "float32")  # as the reference kernels have it
-    between = _between if real else _between_integers
+    between = _find_neighbours if real else _find_integer_neighbours
     found: dict[str, npt.NDArray[np.generic]] = {}
     for names, lengths in (
         (("rows", "down"), (size[1], size[3])),
@@ -78,7 +85,7 @@ def resize_bilinear(op: OperatorView) -> CStep:
         f"{{columns}}, {{right}});",
         (CKernel("resize_bilinear.c", words),),
         found,
-        [_definition(size)],
+        [_format_size(size)],
     )
 
 
@@ -96,37 +103,37 @@ def _size(op: OperatorView) -> list[int]:
         same == (out.spec.dtype, out.spec.scale, out.spec.zero_point),
         "input and output have other scales",
     )
-    op.expect(out.spec.dtype in C_TYPES, str(op.unsupported()))
+    op.expect(out.spec.dtype in C_TYPES, str(op.make_no_kernel_error()))
     return [*data.shape[:3], *size, data.shape[3]]
 
 
-def _definition(size: list[int]) -> str:
-    return struct("int32_t", "size[6]", size)
+def _format_size(size: list[int]) -> str:
+    return format_struct("int32_t", "size[6]", size)
 
 
-def _scale(length: int, made: int, corners: bool) -> np.float32:
+def _compute_scale(length: int, made: int, corners: bool) -> np.float32:
     between = (length - 1, made - 1) if corners and made > 1 else (length, made)
     scale: np.float32 = np.float32(between[0]) / np.float32(between[1])
     return scale
 
 
-def _nearest(at: int, length: int, made: int, corners: bool, centers: bool) -> int:
+def _find_nearest(at: int, length: int, made: int, corners: bool, centers: bool) -> int:
     place = float(
-        (np.float32(at) + np.float32(0.5 if centers else 0)) * _scale(length, made, corners)
+        (np.float32(at) + np.float32(0.5 if centers else 0)) * _compute_scale(length, made, corners)
     )
     return max(0, min(math.floor(place + 0.5) if corners else math.floor(place), length - 1))
 
 
-def _between(
+def _find_neighbours(
     at: int, length: int, made: int, corners: bool, centers: bool
 ) -> tuple[int, int, float]:
-    scale, half = _scale(length, made, corners), np.float32(0.5)
+    scale, half = _compute_scale(length, made, corners), np.float32(0.5)
     place = (np.float32(at) + half) * scale - half if centers else np.float32(at) * scale
     lower, upper = max(math.floor(place), 0), min(math.ceil(place), length - 1)
     return lower, upper, float(place - np.float32(lower))
 
 
-def _between_integers(
+def _find_integer_neighbours(
     at: int, length: int, made: int, corners: bool, centers: bool
 ) -> tuple[int, int, int]:
     one = 1 << _BITS
@@ -137,38 +144,38 @@ def _between_integers(
     return lower, upper, place - one * lower
 
 
-def space_to_depth(op: OperatorView) -> CStep:
+def build_space_to_depth(op: OperatorView) -> CStep:
     """Return the step of SPACE_TO_DEPTH."""
-    data, size = op.input(0), op.operator.option(0, "<i")
+    data, size = op.input(0), op.operator.read_option(0, "<i")
     op.expect(len(data.shape) == 4 and 0 < size < 1 << 15, "its block is none")
     batches, height, width, depth = data.shape
     op.expect(height % size == 0 and width % size == 0, "its blocks do not fill its input")
     shape = (batches, height // size, width // size, depth * size * size)
     op.expect_shape(shape)
-    inside = _blocks(data.shape, size)
+    inside = _compute_block_strides(data.shape, size)
     lengths = (batches, shape[1], size, shape[2], size, depth)
-    outside = _order(shape, (size, size, depth))
-    return _moved(op, lengths, inside, [outside[n] for n in (0, 1, 3, 2, 4, 5)])
+    outside = _compute_split_strides(shape, (size, size, depth))
+    return _build_move_step(op, lengths, inside, [outside[n] for n in (0, 1, 3, 2, 4, 5)])
 
 
-def depth_to_space(op: OperatorView) -> CStep:
+def build_depth_to_space(op: OperatorView) -> CStep:
     """Return the step of DEPTH_TO_SPACE."""
-    data, size = op.input(0), op.operator.option(0, "<i")
+    data, size = op.input(0), op.operator.read_option(0, "<i")
     op.expect(len(data.shape) == 4 and 0 < size < 1 << 15, "its block is none")
     batches, height, width, depth = data.shape
     op.expect(depth % (size * size) == 0, "its channels are no multiple of its blocks")
     channels = depth // (size * size)
     op.expect_shape((batches, height * size, width * size, channels))
-    inside = _order(data.shape, (size, size, channels))
-    outside = _blocks(op.output().shape, size)
+    inside = _compute_split_strides(data.shape, (size, size, channels))
+    outside = _compute_block_strides(op.output().shape, size)
     lengths = (batches, height, size, width, size, channels)
-    return _moved(op, lengths, [inside[n] for n in (0, 1, 3, 2, 4, 5)], outside)
+    return _build_move_step(op, lengths, [inside[n] for n in (0, 1, 3, 2, 4, 5)], outside)
 
 
-def space_to_batch_nd(op: OperatorView) -> CStep:
+def build_space_to_batch_nd(op: OperatorView) -> CStep:
     """Return the step of SPACE_TO_BATCH_ND with two axes of space."""
     data, out = op.input(0), op.output()
-    (rows, columns), pads = _block(op), op.integers(2)
+    (rows, columns), pads = _read_block(op), op.integers(2)
     op.expect(len(pads) == 4 and min(pads) >= 0, "its padding is none")
     batches, height, width, depth = data.shape
     padded = (height + pads[0] + pads[1], width + pads[2] + pads[3])
@@ -189,9 +196,9 @@ def space_to_batch_nd(op: OperatorView) -> CStep:
             inside.append(first * block + offset - pad)
             outside.append(first)
             lengths.append(max(0, -(-(length - inside[-1]) // block)))
-        steps, out_steps = contiguous(data.shape), contiguous(out.shape)
+        steps, out_steps = compute_strides(data.shape), compute_strides(out.shape)
         before.append(
-            moves(
+            format_movement(
                 f"m{number}",
                 (batches, *lengths, depth),
                 (steps[0], rows * steps[1], columns * steps[2], 1),
@@ -203,19 +210,19 @@ def space_to_batch_nd(op: OperatorView) -> CStep:
             )
         )
         statements.append(f"nn_move_{size}({{in0}}, {{out0}}, &m{number});")
-    return fill_step(op, data, statements, before)
+    return build_fill_step(op, data, statements, before)
 
 
-def batch_to_space_nd(op: OperatorView) -> CStep:
+def build_batch_to_space_nd(op: OperatorView) -> CStep:
     """Return the step of BATCH_TO_SPACE_ND with two axes of space, without anything cut off."""
     data, out = op.input(0), op.output()
-    rows, columns = _block(op)
+    rows, columns = _read_block(op)
     op.expect(op.integers(2) == [0] * 4, "it cuts off a border")
     blocks, height, width, depth = data.shape
     op.expect(blocks % (rows * columns) == 0, "its batches are no multiple of its blocks")
     batches = blocks // (rows * columns)
     op.expect_shape((batches, height * rows, width * columns, depth))
-    steps, out_steps = contiguous(data.shape), contiguous(out.shape)
+    steps, out_steps = compute_strides(data.shape), compute_strides(out.shape)
     lengths = (rows, columns, batches, height, width, depth)
     inside = (columns * batches * steps[0], batches * steps[0], *steps)
     outside = (
@@ -226,10 +233,10 @@ def batch_to_space_nd(op: OperatorView) -> CStep:
         columns * out_steps[2],
         1,
     )
-    return _moved(op, lengths, inside, outside)
+    return _build_move_step(op, lengths, inside, outside)
 
 
-def broadcast_to(op: OperatorView) -> CStep:
+def build_broadcast_to(op: OperatorView) -> CStep:
     """Return the step of BROADCAST_TO."""
     data, shape = op.input(0), op.output().shape
     op.expect(op.integers(1) == list(shape) and len(data.shape) <= len(shape), "its shape is none")
@@ -238,11 +245,11 @@ def broadcast_to(op: OperatorView) -> CStep:
         all(a in (1, b) for a, b in zip(given, shape, strict=True)),
         "its input cannot be repeated like this",
     )
-    steps = [0 if n == 1 else step for n, step in zip(given, contiguous(given), strict=True)]
-    return _moved(op, shape, steps, contiguous(shape))
+    steps = [0 if n == 1 else step for n, step in zip(given, compute_strides(given), strict=True)]
+    return _build_move_step(op, shape, steps, compute_strides(shape))
 
 
-def tile(op: OperatorView) -> CStep:
+def build_tile(op: OperatorView) -> CStep:
     """Return the step of TILE."""
     shape, times = op.input(0).shape, op.integers(1)
     op.expect(
@@ -250,7 +257,9 @@ def tile(op: OperatorView) -> CStep:
         "its numbers of repetitions are none",
     )
     op.expect_shape([length * n for length, n in zip(shape, times, strict=True)])
-    rows = zip(shape, times, contiguous(shape), contiguous(op.output().shape), strict=True)
+    rows = zip(
+        shape, times, compute_strides(shape), compute_strides(op.output().shape), strict=True
+    )
     # Two axes for each of the output: repetitions, and what is repeated.
     axes = [
         each
@@ -258,10 +267,10 @@ def tile(op: OperatorView) -> CStep:
         for each in ((n, 0, out * length), (length, step, out))
     ]
     kept = [each for each in axes if each[0] > 1] or [(1, 0, 0)]
-    return _moved(op, *([each[n] for each in kept] for n in range(3)))
+    return _build_move_step(op, *([each[n] for each in kept] for n in range(3)))
 
 
-def _block(op: OperatorView) -> list[int]:
+def _read_block(op: OperatorView) -> list[int]:
     block = op.integers(1)
     op.expect(
         len(op.input(0).shape) == 4 and min(op.input(0).shape) > 0, "its input has not four axes"
@@ -273,23 +282,23 @@ def _block(op: OperatorView) -> list[int]:
     return block
 
 
-def _blocks(shape: Sequence[int], size: int) -> list[int]:
+def _compute_block_strides(shape: Sequence[int], size: int) -> list[int]:
     """Return how places move along batches, blocks of rows, rows, blocks of columns, columns,
     and channels.
     """
-    steps = contiguous(shape)
+    steps = compute_strides(shape)
     return [steps[0], steps[1] * size, steps[1], steps[2] * size, steps[2], steps[3]]
 
 
-def _order(shape: Sequence[int], last: Sequence[int]) -> list[int]:
-    return contiguous((*shape[:3], *last))
+def _compute_split_strides(shape: Sequence[int], last: Sequence[int]) -> list[int]:
+    return compute_strides((*shape[:3], *last))
 
 
-def _moved(
+def _build_move_step(
     op: OperatorView, lengths: Sequence[int], inside: Sequence[int], outside: Sequence[int]
 ) -> CStep:
     size = np.dtype(op.output().spec.dtype).itemsize
-    expect_same_values(op, op.input(0), op.output())
+    check_same_quantization(op, op.input(0), op.output())
     op.expect(op.output().count > 0, "its output is empty")
-    movement = moves("m", lengths, inside, outside, 0, 0)
+    movement = format_movement("m", lengths, inside, outside, 0, 0)
     return CStep(f"nn_move_{size}({{in0}}, {{out0}}, &m);", move_kernels(size), before=[movement])

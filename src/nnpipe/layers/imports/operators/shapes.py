@@ -18,14 +18,14 @@ _UPSAMPLES = {1: UpSample1d, 2: UpSample2d, 3: UpSample3d}
 _POOLS = {1: MaxPool1d, 2: MaxPool2d, 3: MaxPool3d}
 
 
-def _reshape(step: Step) -> View:
+def _handle_reshape(step: Step) -> View:
     target = [
         int(extent)
         for extent in (
             step.constant(1, "shape") if step.has(1) else np.array(step.attribute("shape"))
         ).reshape(-1)
     ]
-    view = step.lazy()
+    view = step.get_pending_view()
     shape = view.shape
     if not step.attribute("allowzero", 0):
         target = [
@@ -34,14 +34,14 @@ def _reshape(step: Step) -> View:
             else extent
             for place, extent in enumerate(target)
         ]
-    return reshaped(step, view, target)
+    return reshape_view(step, view, target)
 
 
-def reshaped(step: Step, view: View, target: list[int]) -> View:
+def reshape_view(step: Step, view: View, target: list[int]) -> View:
     """Return a view of another shape that keeps the batch axis."""
     shape = view.shape
     if view.samples and view.pads is None:
-        return _reshaped_around(step, view, target)
+        return _reshape_around_batch(step, view, target)
     if not target or None in shape[1:]:
         raise Unsupported(
             f"gives the shape {target} to what is of the shape {shape}", "shape", "shape"
@@ -64,14 +64,14 @@ def reshaped(step: Step, view: View, target: list[int]) -> View:
         return replace(view, flat=True)
     if view.flat and view.pads is None and tuple(rest) == view.axes[1:]:
         return replace(view, flat=False)
-    whole = step.builder.plain(replace(view, flat=False))
+    whole = step.builder.materialize(replace(view, flat=False))
     if tuple(rest) == step.builder.own(whole)[1:]:
         return whole
     tensor, own = step.builder.reshape(whole, tuple(rest), step.node.title or step.node.kind)
     return View(tensor, own, tuple(range(len(target))), view.dtype)
 
 
-def _reshaped_around(step: Step, view: View, target: list[int]) -> View:
+def _reshape_around_batch(step: Step, view: View, target: list[int]) -> View:
     """Reshape the axes before and after the batch axis separately."""
     shape, at = view.shape, view.samples
     rest = [extent for axis, extent in enumerate(shape) if axis != at]
@@ -93,46 +93,50 @@ def _reshaped_around(step: Step, view: View, target: list[int]) -> View:
         raise Unsupported(
             f"makes {target} of {shape}, which joins or parts samples", "shape", "shape"
         )
-    whole = step.builder.arranged(view, (at, *(axis for axis in range(len(shape)) if axis != at)))
+    whole = step.builder.permute_axes(
+        view, (at, *(axis for axis in range(len(shape)) if axis != at))
+    )
     others = tuple(extent for place, extent in enumerate(target) if place != to)
     tensor, own = step.builder.reshape(whole, others, step.node.title or step.node.kind)
     order = tuple(0 if place == to else place + (place < to) for place in range(len(target)))
     return View(tensor, own, order, view.dtype)
 
 
-def _flatten(step: Step) -> View:
-    view = step.lazy()
+def _handle_flatten(step: Step) -> View:
+    view = step.get_pending_view()
     axis = int(step.attribute("axis", 1))
     if axis % max(len(view.shape), 1) != 1:
         raise Unsupported("joins samples, or leaves axes", "axis")
     return view if len(view.shape) == 2 or view.flat else replace(view, flat=True)
 
 
-def _squeeze(step: Step) -> View:
-    view = step.lazy()
+def _handle_squeeze(step: Step) -> View:
+    view = step.get_pending_view()
     shape = view.shape
-    axes = [axis % len(shape) for axis in step.integers("axes", 1)]
-    axes = axes or [axis for axis, extent in enumerate(_lengths(step, view)) if extent == 1]
+    axes = [axis % len(shape) for axis in step.read_integers("axes", 1)]
+    axes = axes or [axis for axis, extent in enumerate(_get_lengths(step, view)) if extent == 1]
     if view.samples in axes or any(shape[axis] != 1 for axis in axes):
         raise Unsupported("leaves out an axis that is not of length 1", "axes", "shape")
-    return reshaped(
-        step, view, [extent for axis, extent in enumerate(_lengths(step, view)) if axis not in axes]
+    return reshape_view(
+        step,
+        view,
+        [extent for axis, extent in enumerate(_get_lengths(step, view)) if axis not in axes],
     )
 
 
-def _unsqueeze(step: Step) -> View:
-    view = step.lazy()
-    shape = _lengths(step, view)
-    axes = step.integers("axes", 1)
+def _handle_unsqueeze(step: Step) -> View:
+    view = step.get_pending_view()
+    shape = _get_lengths(step, view)
+    axes = step.read_integers("axes", 1)
     count = len(shape) + len(axes)
     for axis in sorted(axis % count for axis in axes):
         shape.insert(axis, 1)
     if view.samples == 0 and shape[0] != step.samples:
         raise Unsupported("puts an axis before that of samples", "axes")
-    return reshaped(step, view, shape)
+    return reshape_view(step, view, shape)
 
 
-def _lengths(step: Step, view: View) -> list[int]:
+def _get_lengths(step: Step, view: View) -> list[int]:
     """Return a shape with the placeholder of the batch size."""
     return [
         step.samples if axis == view.samples else extent or 0
@@ -140,7 +144,7 @@ def _lengths(step: Step, view: View) -> list[int]:
     ]
 
 
-def _transpose(step: Step) -> View:
+def _handle_transpose(step: Step) -> View:
     view = step.view()
     count = len(view.order)
     order = [int(axis) for axis in step.attribute("perm", tuple(reversed(range(count))))]
@@ -149,7 +153,7 @@ def _transpose(step: Step) -> View:
     return replace(view, order=tuple(view.order[axis] for axis in order))
 
 
-def _concat(step: Step) -> View:
+def _handle_concat(step: Step) -> View:
     views = [step.view(place) for place in range(len(step.node.inputs))]
     first = views[0]
     count = len(first.order)
@@ -157,20 +161,22 @@ def _concat(step: Step) -> View:
     if any(len(view.order) != count for view in views) or axis == first.samples:
         raise Unsupported("joins samples, or tensors of different rank", "axis")
     order = tuple(first.order.index(place) for place in range(count))
-    views = [step.builder.arranged(view, order) for view in views]
+    views = [step.builder.permute_axes(view, order) for view in views]
     layer = Concatenate([view.tensor for view in views], order.index(axis), name=step.name())
     found = step.builder.add(layer, *(step.builder.own(view) for view in views))
     return replace(views[0], tensor=layer, own=found)
 
 
-def _pad(step: Step) -> View:
+def _handle_pad(step: Step) -> View:
     step.only("mode", "constant")
-    pads = step.integers("pads", 1)
+    pads = step.read_integers("pads", 1)
     fill = step.constant(2, "value").reshape(-1)[0] if step.has(2) else step.attribute("value", 0.0)
     view = step.view()
     count = len(view.order)
     axes = (
-        [axis % count for axis in step.integers("axes", 3)] if step.has(3) else list(range(count))
+        [axis % count for axis in step.read_integers("axes", 3)]
+        if step.has(3)
+        else list(range(count))
     )
     if len(pads) != 2 * len(axes):
         raise Unsupported("does not say what to add to each axis", "pads")
@@ -180,12 +186,12 @@ def _pad(step: Step) -> View:
     )
 
 
-def _slice(step: Step) -> View:
+def _handle_slice(step: Step) -> View:
     view = step.view()
     shape = view.shape
-    starts, ends = step.integers("starts", 1), step.integers("ends", 2)
-    axes = step.integers("axes", 3, tuple(range(len(starts))))
-    steps = step.integers("steps", 4, (1,) * len(starts))
+    starts, ends = step.read_integers("starts", 1), step.read_integers("ends", 2)
+    axes = step.read_integers("axes", 3, tuple(range(len(starts))))
+    steps = step.read_integers("steps", 4, (1,) * len(starts))
     pads = [(0, 0)] * len(shape)
     strides = [1] * len(shape)
     for start, end, axis, stride in zip(
@@ -203,10 +209,10 @@ def _slice(step: Step) -> View:
             raise Unsupported("leaves nothing", "ends", "shape")
         pads[axis], strides[axis] = (-begin, stop - extent), stride
     view = replace(view, pads=tuple(pads)) if any(map(any, pads)) else view
-    return view if set(strides) == {1} else _every(step, view, strides)
+    return view if set(strides) == {1} else _apply_strides(step, view, strides)
 
 
-def _every(step: Step, view: View, strides: list[int]) -> View:
+def _apply_strides(step: Step, view: View, strides: list[int]) -> View:
     """Take every n-th value along some axes, by max pooling with windows of one value."""
     view, rest = _with_channel(step, view, strides, "steps")
     far = tuple(strides[axis] for axis in rest)
@@ -219,17 +225,17 @@ def _with_channel(
     """Move an axis that does not change (by 1) to the end; return the other axes except the
     batch axis, in order.
     """
-    view = step.builder.settled(view)
+    view = step.builder.apply_pending(view)
     others = [axis for axis in range(len(changes)) if axis != view.samples]
     still = [axis for axis in others if changes[axis] == 1]
     if not still or len(changes) - 2 not in _POOLS:
         raise Unsupported("works along too many axes", argument)
     channel = max(still, key=lambda axis: view.order[axis])
     rest = sorted((axis for axis in others if axis != channel), key=lambda axis: view.order[axis])
-    return step.builder.arranged(view, (view.samples, *rest, channel)), rest
+    return step.builder.permute_axes(view, (view.samples, *rest, channel)), rest
 
 
-def _repeat_each(step: Step) -> View:
+def _handle_repeat_each(step: Step) -> View:
     """Repeat each value along an axis, as ``numpy.repeat`` does."""
     view = step.view()
     count, times = len(view.order), int(step.attribute("repeats"))
@@ -243,7 +249,7 @@ def _repeat_each(step: Step) -> View:
     return step.builder.put(view, _UPSAMPLES[len(sizes)](view.tensor, sizes, name=step.name()))
 
 
-def _select(step: Step) -> View:
+def _handle_select(step: Step) -> View:
     """Select one index of an axis, and drop the axis."""
     view = step.view()
     shape, place = view.shape, step.constant(1, "indices")
@@ -260,29 +266,29 @@ def _select(step: Step) -> View:
             (-index, index + 1 - extent) if a == axis else (0, 0) for a in range(len(shape))
         )
         view = replace(view, pads=pads)
-        view = step.builder.settled(view) if view.samples else view
-    return reshaped(
-        step, view, [e for a, e in enumerate(_lengths(step, view)) if a != axis or place.ndim]
+        view = step.builder.apply_pending(view) if view.samples else view
+    return reshape_view(
+        step, view, [e for a, e in enumerate(_get_lengths(step, view)) if a != axis or place.ndim]
     )
 
 
-def _tile(step: Step) -> View:
+def _handle_tile(step: Step) -> View:
     view, repeats = step.view(), step.constant(1, "repeats").reshape(-1)
-    return _repeated(step, view, [int(times) for times in repeats])
+    return _repeat_vectors(step, view, [int(times) for times in repeats])
 
 
-def _expand(step: Step) -> View:
+def _handle_expand(step: Step) -> View:
     view, wanted = step.view(), [int(extent) for extent in step.constant(1, "shape").reshape(-1)]
     shape = [step.samples, *(int(extent or 0) for extent in view.shape[1:])]
     if len(wanted) != len(shape):
         raise Unsupported("gives another number of axes", "shape")
     full = [max(extent, own) for extent, own in zip(wanted, shape, strict=True)]
-    return _repeated(
+    return _repeat_vectors(
         step, view, [a // b if b and a % b == 0 else 0 for a, b in zip(full, shape, strict=True)]
     )
 
 
-def _repeated(step: Step, view: View, times: list[int]) -> View:
+def _repeat_vectors(step: Step, view: View, times: list[int]) -> View:
     if all(number == 1 for number in times):
         return view
     shape = view.shape
@@ -295,22 +301,22 @@ def _repeated(step: Step, view: View, times: list[int]) -> View:
         or times[1] < 1
     ):
         raise Unsupported("repeats other than vectors", "repeats")
-    whole: Any = step.builder.plain(reshaped(step, view, [-1, shape[2]]))
+    whole: Any = step.builder.materialize(reshape_view(step, view, [-1, shape[2]]))
     layer = RepeatVector(whole.tensor, times[1], name=step.name())
     return View(layer, step.builder.add(layer, step.builder.own(whole)), (0, 1, 2))
 
 
 SHAPES: dict[str, Handler] = {
-    "Reshape": _reshape,
-    "Flatten": _flatten,
-    "Squeeze": _squeeze,
-    "Unsqueeze": _unsqueeze,
-    "Transpose": _transpose,
-    "Concat": _concat,
-    "Pad": _pad,
-    "Slice": _slice,
-    "Select": _select,
-    "Tile": _tile,
-    "RepeatEach": _repeat_each,
-    "Expand": _expand,
+    "Reshape": _handle_reshape,
+    "Flatten": _handle_flatten,
+    "Squeeze": _handle_squeeze,
+    "Unsqueeze": _handle_unsqueeze,
+    "Transpose": _handle_transpose,
+    "Concat": _handle_concat,
+    "Pad": _handle_pad,
+    "Slice": _handle_slice,
+    "Select": _handle_select,
+    "Tile": _handle_tile,
+    "RepeatEach": _handle_repeat_each,
+    "Expand": _handle_expand,
 }

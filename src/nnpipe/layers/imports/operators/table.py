@@ -23,11 +23,11 @@ from nnpipe.layers.vocabulary.reshaping import Rescaling
 from nnpipe.layers.vocabulary.weighted_layer import Biased
 
 
-def _merged(cls: type[Layer]) -> Handler:
-    def handler(step: Step) -> View:
+def _make_merge_handler(cls: type[Layer]) -> Handler:
+    def handle(step: Step) -> View:
         return merge(step, cls)
 
-    return handler
+    return handle
 
 
 def merge(step: Step, cls: type[Layer]) -> View:
@@ -43,16 +43,16 @@ def merge(step: Step, cls: type[Layer]) -> View:
         raise Unsupported("takes tensors of different rank")
     # The axes have the order of the first tensor.
     order = tuple(first.order.index(axis) for axis in range(len(first.order)))
-    views = [step.builder.arranged(view, order) for view in views]
+    views = [step.builder.permute_axes(view, order) for view in views]
     layer = cls([view.tensor for view in views], name=step.name())
     found = step.builder.add(layer, *(step.builder.own(view) for view in views))
     return replace(views[0], tensor=layer, own=found)
 
 
-def _arithmetic(kind: str) -> Handler:
+def _make_arithmetic_handler(kind: str) -> Handler:
     """Return the handler of Add, Sub, Mul or Div; either side may be a constant."""
 
-    def handler(step: Step) -> View:
+    def handle(step: Step) -> View:
         pair: dict[str, type[Layer]] = {
             "Add": reshaping.Add,
             "Sub": reshaping.Subtract,
@@ -69,17 +69,17 @@ def _arithmetic(kind: str) -> Handler:
         if kind == "Div":
             if not number.all():
                 raise Unsupported("divides by 0")
-            return _scaled(step, place, 1 / number, np.zeros(()))
+            return _apply_affine(step, place, 1 / number, np.zeros(()))
         if kind == "Mul":
-            return _scaled(step, place, number, np.zeros(()))
+            return _apply_affine(step, place, number, np.zeros(()))
         if kind == "Sub" and place == 1:
-            return _scaled(step, place, -np.ones(()), number)
-        return _scaled(step, place, np.ones(()), -number if kind == "Sub" else number)
+            return _apply_affine(step, place, -np.ones(()), number)
+        return _apply_affine(step, place, np.ones(()), -number if kind == "Sub" else number)
 
-    return handler
+    return handle
 
 
-def _scaled(step: Step, place: int, scale: np.ndarray, offset: np.ndarray) -> View:
+def _apply_affine(step: Step, place: int, scale: np.ndarray, offset: np.ndarray) -> View:
     """Multiply by a constant and add one; each is a scalar or a vector along one axis."""
     view = step.view(place)
     if max(scale.ndim, offset.ndim) > len(view.order):
@@ -100,8 +100,8 @@ def _scaled(step: Step, place: int, scale: np.ndarray, offset: np.ndarray) -> Vi
     fused = _with_bias(step, place, view, axis, offset) if only_adds else None
     if fused is not None:
         return fused
-    view = step.builder.arranged(view, (*(a for a in range(count) if a != axis), axis))
-    step.builder.spend(8 * number.size)  # a Python number takes that much more memory
+    view = step.builder.permute_axes(view, (*(a for a in range(count) if a != axis), axis))
+    step.builder.reserve_values(8 * number.size)  # a Python number takes that much more memory
     given = [
         float(a.reshape(-1)[0]) if a.size == 1 else tuple(map(float, a.reshape(-1)))
         for a in (scale, offset)
@@ -126,9 +126,9 @@ def _with_bias(step: Step, place: int, view: View, axis: int, offset: np.ndarray
 
 
 ARITHMETIC: dict[str, Handler] = {
-    **{kind: _arithmetic(kind) for kind in ("Add", "Sub", "Mul", "Div")},
+    **{kind: _make_arithmetic_handler(kind) for kind in ("Add", "Sub", "Mul", "Div")},
     **{
-        kind: _merged(cls)
+        kind: _make_merge_handler(cls)
         for kind, cls in {
             "Sum": reshaping.Add,
             "Mean": reshaping.Average,
@@ -141,71 +141,71 @@ ARITHMETIC: dict[str, Handler] = {
 # -- activations ----------------------------------------------------------------------------------
 
 
-def _activation(name: str) -> Handler:
-    def handler(step: Step) -> View:
+def _make_activation_handler(name: str) -> Handler:
+    def handle(step: Step) -> View:
         view = step.view()
         return step.builder.put(
             view, activation_layers.Activation(view.tensor, name, name=step.name())
         )
 
-    return handler
+    return handle
 
 
-def _leaky(step: Step) -> View:
+def _handle_leaky_relu(step: Step) -> View:
     view = step.view()
     slope = float(step.attribute("alpha", 0.01))
     return step.builder.put(view, activation_layers.LeakyReLU(view.tensor, slope, name=step.name()))
 
 
-def _elu(step: Step) -> View:
+def _handle_elu(step: Step) -> View:
     view = step.view()
     slope = float(step.attribute("alpha", 1.0))
     return step.builder.put(view, activation_layers.ELU(view.tensor, slope, name=step.name()))
 
 
-def _relu(step: Step) -> View:
+def _handle_relu(step: Step) -> View:
     view = step.view()
     return step.builder.put(view, activation_layers.ReLU(view.tensor, name=step.name()))
 
 
-def _selu(step: Step) -> View:
+def _handle_selu(step: Step) -> View:
     for name, usual in (("alpha", 1.67326), ("gamma", 1.0507)):
         if not math.isclose(float(step.attribute(name, usual)), usual, rel_tol=1e-4):
             raise Unsupported("is not the usual SELU", name)
-    return _activation("selu")(step)  # type: ignore[return-value]
+    return _make_activation_handler("selu")(step)  # type: ignore[return-value]
 
 
-def _hard_sigmoid(step: Step) -> View:
+def _handle_hard_sigmoid(step: Step) -> View:
     slope, offset = float(step.attribute("alpha", 0.2)), float(step.attribute("beta", 0.5))
     for name, known in (("hard_sigmoid", 1 / 6), (HARD_SIGMOID_2, 0.2)):
         if math.isclose(slope, known, rel_tol=1e-5) and offset == 0.5:
-            return _activation(name)(step)  # type: ignore[return-value]
+            return _make_activation_handler(name)(step)  # type: ignore[return-value]
     raise Unsupported(f"has the slope {slope:g}, which no layer has", "alpha")
 
 
-def _gelu(step: Step) -> View:
+def _handle_gelu(step: Step) -> View:
     step.only("approximate", "none")
-    return _activation("gelu")(step)  # type: ignore[return-value]
+    return _make_activation_handler("gelu")(step)  # type: ignore[return-value]
 
 
-def _clip(step: Step) -> View:
+def _handle_clip(step: Step) -> View:
     view = step.view()
-    least, most = (_bound(step, name, place) for name, place in (("min", 1), ("max", 2)))
+    least, most = (_read_bound(step, name, place) for name, place in (("min", 1), ("max", 2)))
     if least == 0 and most is None:
         return step.builder.put(view, activation_layers.ReLU(view.tensor, name=step.name()))
     if least == 0 and most is not None and most > 0:
         return step.builder.put(view, activation_layers.ReLU(view.tensor, most, name=step.name()))
     if (least, most) == (-1, 1):
-        return _activation("hard_tanh")(step)  # type: ignore[return-value]
+        return _make_activation_handler("hard_tanh")(step)  # type: ignore[return-value]
     raise Unsupported(f"clips to {least} and {most}, which no layer does", "min")
 
 
-def _bound(step: Step, name: str, place: int) -> float | None:
+def _read_bound(step: Step, name: str, place: int) -> float | None:
     found = step.constant(place, name).reshape(-1)[0] if step.has(place) else step.attribute(name)
     return None if found is None or abs(float(found)) > 3e38 else float(found)
 
 
-def _softmax(step: Step) -> View:
+def _handle_softmax(step: Step) -> View:
     view = step.view()
     axis = int(step.attribute("axis", -1 if step.opset >= 13 else 1)) % len(view.order)
     if step.opset < 13 and axis != len(view.order) - 1:
@@ -215,19 +215,19 @@ def _softmax(step: Step) -> View:
     return step.builder.put(view, layer)
 
 
-def _log_softmax(step: Step) -> View:
+def _handle_log_softmax(step: Step) -> View:
     view = step.view()
     count = len(view.order)
     axis = int(step.attribute("axis", -1 if step.opset >= 13 else 1)) % count
     if step.opset < 13 and axis != count - 1:
         raise Unsupported("goes over several axes", "axis")
-    view = step.builder.arranged(view, (*(a for a in range(count) if a != axis), axis))
+    view = step.builder.permute_axes(view, (*(a for a in range(count) if a != axis), axis))
     return step.builder.put(
         view, activation_layers.Activation(view.tensor, "log_softmax", name=step.name())
     )
 
 
-def _prelu(step: Step) -> View:
+def _handle_prelu(step: Step) -> View:
     view, slope = step.view(), step.constant(1, "slope")
     own = step.builder.own(view)
     # PyTorch has one for each channel, unless channels are last
@@ -246,7 +246,7 @@ def _prelu(step: Step) -> View:
 # -- the rest -------------------------------------------------------------------------------------
 
 
-def _dropout(step: Step) -> View:
+def _handle_dropout(step: Step) -> View:
     if step.has(2) and step.constant(2, "training_mode").any():
         raise Unsupported("is at work in inference, too", "training_mode")
     rate = (
@@ -258,11 +258,13 @@ def _dropout(step: Step) -> View:
     return step.builder.put(view, Dropout(view.tensor, rate, name=step.name()))
 
 
-def _cast(step: Step) -> View:
+def _handle_cast(step: Step) -> View:
     view, wanted = step.view(), int(step.attribute("to", 1))
     if wanted in (1, 11):  # layers compute in single precision anyway
         return (
-            view if view.dtype == "float32" else step.builder.real(view, step.node.title or "cast")
+            view
+            if view.dtype == "float32"
+            else step.builder.convert_to_float32(view, step.node.title or "cast")
         )
     if wanted in (6, 7) and view.dtype in ("int32", "int64"):
         return view
@@ -276,18 +278,18 @@ HANDLERS: dict[str, Callable[[Step], Any]] = {
     **ARITHMETIC,
     **WEIGHTS,
     **RECURRENT,
-    "Relu": _relu,
-    "LeakyRelu": _leaky,
-    "Elu": _elu,
-    "Selu": _selu,
-    "Gelu": _gelu,
-    "HardSigmoid": _hard_sigmoid,
-    "Clip": _clip,
-    "Softmax": _softmax,
-    "LogSoftmax": _log_softmax,
-    "PRelu": _prelu,
+    "Relu": _handle_relu,
+    "LeakyRelu": _handle_leaky_relu,
+    "Elu": _handle_elu,
+    "Selu": _handle_selu,
+    "Gelu": _handle_gelu,
+    "HardSigmoid": _handle_hard_sigmoid,
+    "Clip": _handle_clip,
+    "Softmax": _handle_softmax,
+    "LogSoftmax": _handle_log_softmax,
+    "PRelu": _handle_prelu,
     **{
-        kind: _activation(name)
+        kind: _make_activation_handler(name)
         for kind, name in {
             "Sigmoid": "sigmoid",
             "Tanh": "tanh",
@@ -300,8 +302,8 @@ HANDLERS: dict[str, Callable[[Step], Any]] = {
             "LogSigmoid": "log_sigmoid",
         }.items()
     },
-    "Dropout": _dropout,
-    "Identity": lambda step: step.lazy(),
-    "Cast": _cast,
+    "Dropout": _handle_dropout,
+    "Identity": lambda step: step.get_pending_view(),
+    "Cast": _handle_cast,
 }
 """The function that translates each operator; names that ONNX lacks are PyTorch's own."""

@@ -18,7 +18,7 @@ from nnpipe.layers.vocabulary.normalisation import BatchNorm, GroupNorm, LayerNo
 from nnpipe.layers.vocabulary.wrappers import Bidirectional
 
 
-def _gemm(step: Step) -> View:
+def _handle_gemm(step: Step) -> View:
     step.only("transA", 0)
     kernel = step.constant(1, "B").astype(np.float64) * float(step.attribute("alpha", 1.0))
     kernel = kernel.T if step.attribute("transB", 0) else kernel
@@ -28,31 +28,31 @@ def _gemm(step: Step) -> View:
         bias = np.broadcast_to(
             bias.reshape(-1) if bias.size in (1, kernel.shape[1]) else bias, kernel.shape[1:]
         )
-    return dense(step, kernel, bias)
+    return add_dense(step, kernel, bias)
 
 
-def _matmul(step: Step) -> View:
+def _handle_matmul(step: Step) -> View:
     kernel = step.constant(1, "B")
     if kernel.ndim != 2:
         raise Unsupported(f"multiplies by a constant of {kernel.ndim} axes")
-    return dense(step, kernel, None)
+    return add_dense(step, kernel, None)
 
 
-def dense(step: Step, kernel: np.ndarray, bias: np.ndarray | None) -> View:
+def add_dense(step: Step, kernel: np.ndarray, bias: np.ndarray | None) -> View:
     """Multiply by a matrix ``(into, units)`` along the last axis, and add a bias."""
-    view = step.lazy()
+    view = step.get_pending_view()
     if view.flat and view.pads is None and None not in view.axes[1:]:
         # A flattened image may keep the tensor's order if the rows of the matrix are reordered
         # instead.
         axes = sorted(range(1, len(view.order)), key=lambda axis: view.order[axis])
         whole = kernel.reshape(*(int(extent or 0) for extent in view.axes[1:]), kernel.shape[1])
         kernel = whole.transpose([*(axis - 1 for axis in axes), len(axes)]).reshape(kernel.shape)
-        view = step.builder.settled(replace(view, order=tuple(range(len(view.order)))))
-    view = step.builder.settled(view)
+        view = step.builder.apply_pending(replace(view, order=tuple(range(len(view.order)))))
+    view = step.builder.apply_pending(view)
     last = len(view.order) - 1
     if view.order[last] != last:
         order = sorted(range(last), key=lambda axis: view.order[axis])
-        view = step.builder.arranged(view, (*order, last))
+        view = step.builder.permute_axes(view, (*order, last))
     units = kernel.shape[1]
     layer = Dense(view.tensor, units, use_bias=bias is not None, name=step.name(1))
     return step.builder.put(
@@ -60,7 +60,7 @@ def dense(step: Step, kernel: np.ndarray, bias: np.ndarray | None) -> View:
     )
 
 
-def _gather(step: Step) -> Any:
+def _handle_gather(step: Step) -> Any:
     if not step.is_constant(0):
         return SHAPES["Select"](step)
     table, view = step.constant(0), step.view(1)
@@ -73,7 +73,7 @@ def _gather(step: Step) -> Any:
     return View(layer, found, (*view.order, len(view.order)))
 
 
-def _batch_norm(step: Step) -> View:
+def _handle_batch_norm(step: Step) -> View:
     step.only("training_mode", 0)
     view = step.view()
     names = ("gamma", "beta", "moving_mean", "moving_variance")
@@ -88,12 +88,12 @@ def _batch_norm(step: Step) -> View:
     return step.builder.put(view, layer, weights)
 
 
-def _layer_norm(step: Step) -> View:
+def _handle_layer_norm(step: Step) -> View:
     view = step.view()
     count = len(view.order)
     first = int(step.attribute("axis", -1)) % count
     if first < count - 1:
-        view = step.builder.plain(view)
+        view = step.builder.materialize(view)
     axes = tuple(view.order[axis] for axis in range(first, count))
     weights = {"gamma": step.constant(1, "Scale")}
     if step.has(2):
@@ -108,7 +108,7 @@ def _layer_norm(step: Step) -> View:
     return step.builder.put(view, layer, weights)
 
 
-def _group_norm(step: Step) -> View:
+def _handle_group_norm(step: Step) -> View:
     view = step.builder.channels_last(step.view())
     channels = view.shape[1]
     groups = -1 if step.node.kind == "InstanceNormalization" else int(step.attribute("num_groups"))
@@ -123,13 +123,13 @@ def _group_norm(step: Step) -> View:
 
 
 WEIGHTS: dict[str, Handler] = {
-    "Gemm": _gemm,
-    "MatMul": _matmul,
-    "Gather": _gather,
-    "BatchNormalization": _batch_norm,
-    "LayerNormalization": _layer_norm,
-    "InstanceNormalization": _group_norm,
-    "GroupNormalization": _group_norm,
+    "Gemm": _handle_gemm,
+    "MatMul": _handle_matmul,
+    "Gather": _handle_gather,
+    "BatchNormalization": _handle_batch_norm,
+    "LayerNormalization": _handle_layer_norm,
+    "InstanceNormalization": _handle_group_norm,
+    "GroupNormalization": _handle_group_norm,
 }
 
 # Positions of Keras's gates in ONNX: i, f, c, o in i, o, f, c; z, r, h have the same order.
@@ -142,7 +142,7 @@ _CLASSES: dict[str, type[recurrent.Recurrent]] = {
 _USUAL = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
 
 
-def _recurrent(step: Step) -> list[View | None]:
+def _handle_recurrent(step: Step) -> list[View | None]:
     kind = step.node.kind
     direction = str(step.attribute("direction", "forward"))
     if step.node.attributes.get("clip") is not None:
@@ -158,9 +158,9 @@ def _recurrent(step: Step) -> list[View | None]:
     kernels, inner = step.constant(1, "W"), step.constant(2, "R")
     biases = step.constant(3, "B") if step.has(3) else None
     units, count = inner.shape[2], inner.shape[0]
-    function = _function(step, kind, count)
+    function = _read_activation(step, kind, count)
     step.builder.check_real(step.view())
-    view = step.builder.arranged(step.view(), (1, 0, 2))  # samples, steps, features
+    view = step.builder.permute_axes(step.view(), (1, 0, 2))  # samples, steps, features
     wanted = [step.is_wanted(output) for output in range(3)]
     if direction == "reverse" and wanted[0]:
         raise Unsupported("gives every step backwards", "direction")
@@ -176,14 +176,14 @@ def _recurrent(step: Step) -> list[View | None]:
         ),
     }
     weights = [
-        _weights(kind, kernels[n], inner[n], None if biases is None else biases[n], given)
+        _convert_weights(kind, kernels[n], inner[n], None if biases is None else biases[n], given)
         for n in range(count)
     ]
     if count == 2:
         layer: Any = Bidirectional(view.tensor, _CLASSES[kind]((), units, **given), name=name)
         held = {
             f"{side}/{key}": v
-            for side, one in zip(_sides(layer, view), weights, strict=True)
+            for side, one in zip(_list_direction_prefixes(layer, view), weights, strict=True)
             for key, v in one.items()
         }
     else:
@@ -200,21 +200,21 @@ def _recurrent(step: Step) -> list[View | None]:
         steps = found[1]
         if steps is None:
             raise Unsupported("goes over a free number of steps", "X", "shape")
-        results[0] = _shaped(step, layer, found, (steps, count, units), (1, 2, 0, 3))
+        results[0] = _reshape_output(step, layer, found, (steps, count, units), (1, 2, 0, 3))
     for place in (1, 2):
         if wanted[place]:
-            results[place] = _shaped(step, layer[place], state, (1, units), (1, 0, 2))
+            results[place] = _reshape_output(step, layer[place], state, (1, units), (1, 0, 2))
     return results
 
 
-def _shaped(
+def _reshape_output(
     step: Step, tensor: Any, own: Shape, rest: tuple[int, ...], order: tuple[int, ...]
 ) -> View:
     view = View(tensor, own, tuple(range(len(own))))
     return View(*step.builder.reshape(view, rest, f"{step.node.title or 'rnn'}_shape"), order)
 
 
-def _sides(layer: Any, view: View) -> list[str]:
+def _list_direction_prefixes(layer: Any, view: View) -> list[str]:
     """Return the prefixes of the weights' names for both directions."""
     assert view.own is not None
     return list(
@@ -222,7 +222,7 @@ def _sides(layer: Any, view: View) -> list[str]:
     )
 
 
-def _function(step: Step, kind: str, count: int) -> ActivationFunction:
+def _read_activation(step: Step, kind: str, count: int) -> ActivationFunction:
     said = step.attribute("activations")
     names = tuple(said) if isinstance(said, tuple) else _USUAL[kind] * count
     if kind == "RNN" and set(names) == {"Relu"}:
@@ -232,20 +232,20 @@ def _function(step: Step, kind: str, count: int) -> ActivationFunction:
     return ActivationFunction("tanh")
 
 
-def _weights(
+def _convert_weights(
     kind: str, kernel: np.ndarray, inner: np.ndarray, bias: np.ndarray | None, given: dict[str, Any]
 ) -> dict[str, np.ndarray]:
     order = _ORDER[kind]
 
-    def gates(array: np.ndarray) -> np.ndarray:
+    def reorder_gates(array: np.ndarray) -> np.ndarray:
         parts = np.split(array, len(order))
         return np.concatenate([parts[place] for place in order])
 
-    found = {"kernel": gates(kernel).T, "recurrent_kernel": gates(inner).T}
+    found = {"kernel": reorder_gates(kernel).T, "recurrent_kernel": reorder_gates(inner).T}
     if bias is not None:
-        both = [gates(part) for part in np.split(bias, 2)]
+        both = [reorder_gates(part) for part in np.split(bias, 2)]
         found["bias"] = np.stack(both) if given.get("reset_after") else both[0] + both[1]
     return found
 
 
-RECURRENT: dict[str, Handler] = dict.fromkeys(_CLASSES, _recurrent)
+RECURRENT: dict[str, Handler] = dict.fromkeys(_CLASSES, _handle_recurrent)

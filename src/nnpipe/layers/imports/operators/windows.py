@@ -12,7 +12,7 @@ from nnpipe.layers.imports.step import Handler, Step
 from nnpipe.layers.vocabulary import convolutions, pooling
 from nnpipe.layers.vocabulary.activation_layers import Activation, ReLU, Softmax
 from nnpipe.layers.vocabulary.dropout import Dropout
-from nnpipe.layers.vocabulary.layer import Layer, tensors
+from nnpipe.layers.vocabulary.layer import Layer, as_tensors
 from nnpipe.layers.vocabulary.reshaping import (
     Add,
     Average,
@@ -30,7 +30,7 @@ from nnpipe.layers.vocabulary.resizing import (
     UpSample2d,
     UpSample3d,
 )
-from nnpipe.layers.vocabulary.windows import margins
+from nnpipe.layers.vocabulary.windows import compute_padding
 
 _MAX = {1: pooling.MaxPool1d, 2: pooling.MaxPool2d, 3: pooling.MaxPool3d}
 _AVERAGE = {1: pooling.AvgPool1d, 2: pooling.AvgPool2d, 3: pooling.AvgPool3d}
@@ -62,12 +62,12 @@ _POSITIVE = frozenset(
 _LOOKED_AT = 64
 
 
-def _placed(
+def _resolve_padding(
     step: Step, view: View, size: Sizes, dilations: Sizes, fill: float
 ) -> tuple[View, Sizes, list[Side]]:
     """Return the view, the strides, and the padding before and after each axis."""
     rank = len(size)
-    strides = sizes_in(step, "strides", rank)
+    strides = read_sizes(step, "strides", rank)
     if len(view.order) != rank + 2 or len(strides) != rank or len(dilations) != rank:
         raise Unsupported(
             f"has a window of {rank} axes over {len(view.order) - 2}", "kernel_shape", "shape"
@@ -77,7 +77,7 @@ def _placed(
     auto = step.attribute("auto_pad", "NOTSET")
     windows = list(zip(view.axes[2:], size, strides, dilations, strict=True))
     if auto in ("SAME_UPPER", "SAME_LOWER"):
-        pads = [_same(*window) for window in windows]
+        pads = [_compute_same_padding(*window) for window in windows]
         pads = [pair[::-1] for pair in pads] if auto == "SAME_LOWER" else pads
     if auto == "VALID":
         pads = [(0, 0)] * rank
@@ -93,10 +93,10 @@ def _placed(
         if not any(map(any, before[:2])) and all(side >= 0 for pair in before for side in pair):
             pads = [(a + c, b + d) for (a, b), (c, d) in zip(pads, before[2:], strict=True)]
             view = replace(view, pads=None, fill=0.0)
-    view = step.builder.settled(view)
+    view = step.builder.apply_pending(view)
     if step.attribute("ceil_mode", 0):
         pads = [
-            (before, after + _more(extent, k, s, d, before + after))
+            (before, after + _compute_ceil_padding(extent, k, s, d, before + after))
             for (before, after), (extent, k, s, d) in zip(
                 pads, zip(view.shape[2:], size, strides, dilations, strict=True), strict=True
             )
@@ -104,14 +104,14 @@ def _placed(
     return view, strides, pads
 
 
-def window(
+def resolve_window(
     step: Step, view: View, size: Sizes, dilations: Sizes, fill: float, same: bool = True
 ) -> tuple[View, Sizes, str]:
     """Return the view with channels last, the strides, and the padding as layers name it."""
-    view, strides, pads = _placed(step, view, size, dilations, fill)
+    view, strides, pads = _resolve_padding(step, view, size, dilations, fill)
     if not any(map(any, pads)):
         return step.builder.channels_last(view), strides, "valid"
-    if same and _are_same(view, size, strides, dilations, pads):
+    if same and _is_same_padding(view, size, strides, dilations, pads):
         return step.builder.channels_last(view), strides, "same"
     if fill:
         raise Unsupported(f"pads by {pads}, which no pool does", "pads")
@@ -119,24 +119,30 @@ def window(
     return step.builder.channels_last(padded), strides, "valid"
 
 
-def _are_same(view: View, size: Sizes, strides: Sizes, dilations: Sizes, pads: list[Side]) -> bool:
+def _is_same_padding(
+    view: View, size: Sizes, strides: Sizes, dilations: Sizes, pads: list[Side]
+) -> bool:
     windows = list(zip(view.shape[2:], size, strides, dilations, strict=True))
     known = all(extent is not None or stride == 1 for extent, _, stride, _ in windows)
-    return known and pads == [_same(*window) for window in windows]
+    return known and pads == [_compute_same_padding(*window) for window in windows]
 
 
-def sizes_in(step: Step, name: str, rank: int) -> Sizes:
+def read_sizes(step: Step, name: str, rank: int) -> Sizes:
     """Return an attribute with one number per axis, 1 by default."""
     return tuple(int(extent) for extent in step.attribute(name, (1,) * rank))
 
 
-def _same(extent: int | None, size: int, stride: int, dilation: int) -> tuple[int, int]:
+def _compute_same_padding(
+    extent: int | None, size: int, stride: int, dilation: int
+) -> tuple[int, int]:
     if extent is None and stride != 1:
         raise Unsupported("pads an axis of free length", "auto_pad", "shape")
-    return margins(extent or 0, size, stride, dilation, "same")
+    return compute_padding(extent or 0, size, stride, dilation, "same")
 
 
-def _more(extent: int | None, size: int, stride: int, dilation: int, added: int) -> int:
+def _compute_ceil_padding(
+    extent: int | None, size: int, stride: int, dilation: int, added: int
+) -> int:
     """Return the padding that the last window needs if it begins within the axis."""
     if extent is None:
         raise Unsupported("rounds the length of a free axis up", "ceil_mode", "shape")
@@ -144,7 +150,7 @@ def _more(extent: int | None, size: int, stride: int, dilation: int, added: int)
     return stride - over if over else 0
 
 
-def _pool(step: Step) -> View:
+def _handle_pool(step: Step) -> View:
     size = tuple(int(extent) for extent in step.attribute("kernel_shape"))
     rank = len(size)
     if rank not in _MAX or len(step.node.outputs) > 1:
@@ -153,23 +159,25 @@ def _pool(step: Step) -> View:
     step.only("storage_order", 0)
     step.only("divisor_override")  # which only PyTorch has
     if step.node.kind == "MaxPool":
-        return _max_pool(step, size)
+        return _add_max_pool(step, size)
     if step.attribute("count_include_pad", 0):
         step.only("ceil_mode", 0)
-        view, strides, padding = window(step, step.view(), size, (1,) * rank, 0.0, same=False)
+        view, strides, padding = resolve_window(
+            step, step.view(), size, (1,) * rank, 0.0, same=False
+        )
     else:
-        view, strides, padding = window(step, step.view(), size, (1,) * rank, np.nan)
+        view, strides, padding = resolve_window(step, step.view(), size, (1,) * rank, np.nan)
     return step.builder.put(
         view, _AVERAGE[rank](view.tensor, size, strides, padding, name=step.name())
     )
 
 
-def _max_pool(step: Step, size: Sizes) -> View:
+def _add_max_pool(step: Step, size: Sizes) -> View:
     rank = len(size)
     ones = (1,) * rank
-    view, strides, pads = _placed(step, step.lazy(), size, ones, -np.inf)
+    view, strides, pads = _resolve_padding(step, step.get_pending_view(), size, ones, -np.inf)
     padding = "same" if any(map(any, pads)) else "valid"
-    if padding == "valid" or _are_same(view, size, strides, ones, pads):
+    if padding == "valid" or _is_same_padding(view, size, strides, ones, pads):
         view = step.builder.channels_last(view)
         return step.builder.put(
             view, _MAX[rank](view.tensor, size, strides, padding, name=step.name())
@@ -187,8 +195,8 @@ def _max_pool(step: Step, size: Sizes) -> View:
         zip(view.shape[2:], size, strides, pads, strict=True)
     ):
         far = [stride]
-        if any(pair) and (extent is None or pair != _same(extent, k, stride, 1)):
-            if pair != _same(None, k, 1, 1):
+        if any(pair) and (extent is None or pair != _compute_same_padding(extent, k, stride, 1)):
+            if pair != _compute_same_padding(None, k, 1, 1):
                 raise Unsupported(f"pads by {pads}, which no pool does", "pads")
             far = [1, stride]
         for number, step_size in enumerate(far):
@@ -216,39 +224,39 @@ def is_never_negative(tensor: Any) -> bool:
             continue
         if not isinstance(layer, _KEEPING) or seen > _LOOKED_AT:
             return False
-        waiting += tensors(layer.inputs)
+        waiting += as_tensors(layer.inputs)
     return True
 
 
-def _global(reduction: str) -> Handler:
-    def handler(step: Step) -> View:
+def _make_global_pool_handler(reduction: str) -> Handler:
+    def handle(step: Step) -> View:
         view = step.view()
-        return _reduced(step, view, list(range(2, len(view.order))), reduction, True)
+        return _add_global_pool(step, view, list(range(2, len(view.order))), reduction, True)
 
-    return handler
+    return handle
 
 
-def _reduce(reduction: str) -> Handler:
-    def handler(step: Step) -> View:
+def _make_reduce_handler(reduction: str) -> Handler:
+    def handle(step: Step) -> View:
         view = step.view()
         count = len(view.order)
-        axes = sorted(axis % count for axis in step.integers("axes", 1)) or list(range(count))
-        return _reduced(step, view, axes, reduction, bool(step.attribute("keepdims", 1)))
+        axes = sorted(axis % count for axis in step.read_integers("axes", 1)) or list(range(count))
+        return _add_global_pool(step, view, axes, reduction, bool(step.attribute("keepdims", 1)))
 
-    return handler
+    return handle
 
 
-def _reduced(step: Step, view: View, axes: list[int], reduction: str, kept: bool) -> View:
+def _add_global_pool(step: Step, view: View, axes: list[int], reduction: str, kept: bool) -> View:
     rest = [axis for axis in range(1, len(view.order)) if axis not in axes]
     if 0 in axes or len(rest) != 1 or len(axes) not in _MAX:
         raise Unsupported("goes over other axes than all places of a channel", "axes")
-    view = step.builder.arranged(view, (0, *axes, *rest))
+    view = step.builder.permute_axes(view, (0, *axes, *rest))
     layer = _GLOBAL[reduction][len(axes)](view.tensor, keepdims=kept, name=step.name())
     found = step.builder.add(layer, step.builder.own(view))
     return replace(view, tensor=layer, own=found) if kept else View(layer, found, (0, 1))
 
 
-def _resize(step: Step) -> View:
+def _handle_resize(step: Step) -> View:
     step.only("antialias", 0)
     view = step.view()
     old = step.node.kind == "Upsample" or step.opset < 11
@@ -296,14 +304,14 @@ def _resize(step: Step) -> View:
 
 
 WINDOWS: dict[str, Handler] = {
-    "MaxPool": _pool,
-    "AveragePool": _pool,
-    "GlobalAveragePool": _global("mean"),
-    "GlobalMaxPool": _global("max"),
-    "ReduceMean": _reduce("mean"),
-    "ReduceMax": _reduce("max"),
-    "Resize": _resize,
-    "Upsample": _resize,
+    "MaxPool": _handle_pool,
+    "AveragePool": _handle_pool,
+    "GlobalAveragePool": _make_global_pool_handler("mean"),
+    "GlobalMaxPool": _make_global_pool_handler("max"),
+    "ReduceMean": _make_reduce_handler("mean"),
+    "ReduceMax": _make_reduce_handler("max"),
+    "Resize": _handle_resize,
+    "Upsample": _handle_resize,
 }
 
 _CROPS = {1: Crop1d, 2: Crop2d, 3: Crop3d}
@@ -316,7 +324,7 @@ _DEPTHWISE = {1: convolutions.DepthwiseConv1d, 2: convolutions.DepthwiseConv2d}
 _CONVS = {1: convolutions.Conv1d, 2: convolutions.Conv2d, 3: convolutions.Conv3d}
 
 
-def _conv(step: Step) -> View:
+def _handle_conv(step: Step) -> View:
     kernel = step.constant(1, "W")
     rank = kernel.ndim - 2
     if rank not in _CONVS:
@@ -324,8 +332,8 @@ def _conv(step: Step) -> View:
     size = tuple(map(int, kernel.shape[2:]))
     if tuple(step.attribute("kernel_shape", size)) != size:
         raise Unsupported("says another window than its weights have", "kernel_shape", "weights")
-    dilations = sizes_in(step, "dilations", rank)
-    view, strides, padding = window(step, step.lazy(), size, dilations, 0.0)
+    dilations = read_sizes(step, "dilations", rank)
+    view, strides, padding = resolve_window(step, step.get_pending_view(), size, dilations, 0.0)
     groups, into, out = int(step.attribute("group", 1)), view.shape[1], kernel.shape[0]
     biased = step.has(2)
     weights = {"bias": step.constant(2, "B")} if biased else {}
@@ -347,7 +355,7 @@ def _conv(step: Step) -> View:
     return step.builder.put(view, layer, weights)
 
 
-def _conv_transpose(step: Step) -> View:
+def _handle_conv_transpose(step: Step) -> View:
     kernel = step.constant(1, "W")
     rank = kernel.ndim - 2
     step.only("group", 1)
@@ -355,8 +363,8 @@ def _conv_transpose(step: Step) -> View:
     if rank not in _TRANSPOSES or step.attribute("output_shape"):
         raise Unsupported("gives a shape that is said and not computed", "output_shape")
     size = tuple(map(int, kernel.shape[2:]))
-    strides = sizes_in(step, "strides", rank)
-    dilations = sizes_in(step, "dilations", rank)
+    strides = read_sizes(step, "strides", rank)
+    dilations = read_sizes(step, "dilations", rank)
     extra = tuple(int(pad) for pad in step.attribute("output_padding", (0,) * rank))
     said = [int(pad) for pad in step.attribute("pads", (0,) * (2 * rank))]
     view = step.builder.channels_last(step.view())
@@ -384,4 +392,4 @@ def _conv_transpose(step: Step) -> View:
     return view
 
 
-CONVOLUTIONS: dict[str, Handler] = {"Conv": _conv, "ConvTranspose": _conv_transpose}
+CONVOLUTIONS: dict[str, Handler] = {"Conv": _handle_conv, "ConvTranspose": _handle_conv_transpose}

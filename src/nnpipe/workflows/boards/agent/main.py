@@ -31,7 +31,7 @@ class RequestRefused(Exception):
     """A request cannot be carried out; the text gives the reason."""
 
 
-def answer(asked: Mapping[str, Any], stream: IO[bytes]) -> dict[str, Any]:
+def handle_request(asked: Mapping[str, Any], stream: IO[bytes]) -> dict[str, Any]:
     """Carry out a request, and return the answer, or the reason under ``refused``."""
     try:
         return _ACTIONS[asked["action"]](asked, stream)
@@ -43,7 +43,7 @@ def answer(asked: Mapping[str, Any], stream: IO[bytes]) -> dict[str, Any]:
         return {"refused": f"{where}: {said}" if where else said}
 
 
-def facts(asked: Mapping[str, Any], stream: IO[bytes]) -> dict[str, Any]:
+def describe_board(asked: Mapping[str, Any], stream: IO[bytes]) -> dict[str, Any]:
     """Return what the board is, as far as it matters for packages and services."""
     name, version = platform.libc_ver()
     return {
@@ -52,16 +52,16 @@ def facts(asked: Mapping[str, Any], stream: IO[bytes]) -> dict[str, Any]:
         "python": list(sys.version_info[:3]),
         "executable": sys.executable,
         "libc": [name, version],
-        "service": service.kind_here(),
+        "service": service.find_service_kind(),
         "free": shutil.disk_usage(Path.home()).free,
-        "targets": [path.name for path in _targets()],
+        "targets": [path.name for path in _list_targets()],
     }
 
 
 def install(asked: Mapping[str, Any], stream: IO[bytes]) -> dict[str, Any]:
     """Unpack the packages of a server, and start it; a server of that name is replaced."""
     settings = dict(asked["settings"])
-    folder = _root() / settings["name"]
+    folder = _get_root_folder() / settings["name"]
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     new = folder / (PACKAGES + _NEW)
@@ -81,20 +81,20 @@ def install(asked: Mapping[str, Any], stream: IO[bytes]) -> dict[str, Any]:
 
 def start(asked: Mapping[str, Any], stream: IO[bytes]) -> dict[str, Any]:
     """Start a server that is installed; one that runs is left alone."""
-    return _start(_folder(asked), float(asked["seconds"]))
+    return _start(_find_target_folder(asked), float(asked["seconds"]))
 
 
 def stop(asked: Mapping[str, Any], stream: IO[bytes]) -> dict[str, Any]:
     """Stop a server."""
-    folder = _folder(asked)
-    service.stop(folder, _settings(folder)["service"], forget=False)
-    return {"targets": [_state(folder)]}
+    folder = _find_target_folder(asked)
+    service.stop(folder, _read_settings(folder)["service"], forget=False)
+    return {"targets": [_describe_server(folder)]}
 
 
 def uninstall(asked: Mapping[str, Any], stream: IO[bytes]) -> dict[str, Any]:
     """Stop a server, and remove all that was installed for it."""
-    folder = _folder(asked)
-    service.stop(folder, _settings(folder)["service"], forget=True)
+    folder = _find_target_folder(asked)
+    service.stop(folder, _read_settings(folder)["service"], forget=True)
     shutil.rmtree(folder)
     for parent in (folder.parent, folder.parent.parent):
         with contextlib.suppress(OSError):  # jobs or other servers are there
@@ -102,11 +102,12 @@ def uninstall(asked: Mapping[str, Any], stream: IO[bytes]) -> dict[str, Any]:
     return {}
 
 
-def status(asked: Mapping[str, Any], stream: IO[bytes]) -> dict[str, Any]:
+def list_states(asked: Mapping[str, Any], stream: IO[bytes]) -> dict[str, Any]:
     """Return the state of all servers, or of one."""
     return {
         "targets": [
-            _state(path) for path in ([_folder(asked)] if asked.get("name") else _targets())
+            _describe_server(path)
+            for path in ([_find_target_folder(asked)] if asked.get("name") else _list_targets())
         ]
     }
 
@@ -131,9 +132,9 @@ def _unpack(stream: IO[bytes], folder: Path, sha256: str) -> None:
 
 
 def _start(folder: Path, seconds: float) -> dict[str, Any]:
-    settings = _settings(folder)
-    if service.alive(folder, settings["service"]) is not None:
-        return {"targets": [_state(folder)], "lingers": True}
+    settings = _read_settings(folder)
+    if service.find_process(folder, settings["service"]) is not None:
+        return {"targets": [_describe_server(folder)], "lingers": True}
     log = folder / service.LOG
     with contextlib.suppress(OSError):
         if log.stat().st_size > _LOG_MOST:
@@ -144,22 +145,27 @@ def _start(folder: Path, seconds: float) -> dict[str, Any]:
     service.start(folder, settings["service"], command, {"PYTHONPATH": packages})
     limit = time.monotonic() + seconds
     while SERVED not in (told := _log(folder, begin)):
-        if service.alive(folder, settings["service"]) is None and SERVED not in (
+        if service.find_process(folder, settings["service"]) is None and SERVED not in (
             told := _log(folder, begin)
         ):
             service.stop(folder, settings["service"], forget=True)
-            raise RequestRefused(f"the server ended at once: {_last(told) or f'{log} is empty'}")
+            raise RequestRefused(
+                f"the server ended at once: {_get_last_line(told) or f'{log} is empty'}"
+            )
         if time.monotonic() > limit:
             raise RequestRefused(
                 f"the server has not said within {seconds:g} s that it is ready; look at {log}"
             )
         time.sleep(_PAUSE)
-    return {"targets": [_state(folder)], "lingers": service.outlives_logout(settings["service"])}
+    return {
+        "targets": [_describe_server(folder)],
+        "lingers": service.ensure_lingering(settings["service"]),
+    }
 
 
-def _state(folder: Path) -> dict[str, Any]:
-    settings = _settings(folder)
-    pid = service.alive(folder, settings["service"])
+def _describe_server(folder: Path) -> dict[str, Any]:
+    settings = _read_settings(folder)
+    pid = service.find_process(folder, settings["service"])
     told = {
         name: settings.get(name) for name in ("runtime", "address", "service", "nnpipe", "since")
     }
@@ -167,23 +173,23 @@ def _state(folder: Path) -> dict[str, Any]:
         "name": folder.name,
         "pid": pid,
         "folder": str(folder),
-        "last": _last(_log(folder, 0)),
+        "last": _get_last_line(_log(folder, 0)),
         **told,
     }
 
 
-def _root() -> Path:
+def _get_root_folder() -> Path:
     return Path.home() / _FOLDER
 
 
-def _targets() -> list[Path]:
-    return sorted(path.parent for path in _root().glob(f"*/{SETTINGS}"))
+def _list_targets() -> list[Path]:
+    return sorted(path.parent for path in _get_root_folder().glob(f"*/{SETTINGS}"))
 
 
-def _folder(asked: Mapping[str, Any]) -> Path:
-    folder = _root() / str(asked["name"])
+def _find_target_folder(asked: Mapping[str, Any]) -> Path:
+    folder = _get_root_folder() / str(asked["name"])
     if not (folder / SETTINGS).is_file():
-        there = ", ".join(path.name for path in _targets())
+        there = ", ".join(path.name for path in _list_targets())
         raise RequestRefused(
             f"no target is called {asked['name']!r} there; "
             f"{f'there are {there}' if there else 'it has none'}"
@@ -191,7 +197,7 @@ def _folder(asked: Mapping[str, Any]) -> Path:
     return folder
 
 
-def _settings(folder: Path) -> dict[str, Any]:
+def _read_settings(folder: Path) -> dict[str, Any]:
     found = files.read(folder, SETTINGS)
     if found is None:
         raise RequestRefused(f"{folder / SETTINGS} cannot be read; install the target again")
@@ -208,22 +214,22 @@ def _write_secret(path: Path, text: str) -> None:
 
 def _log(folder: Path, begin: int) -> str:
     size = (folder / service.LOG).stat().st_size if (folder / service.LOG).exists() else 0
-    return files.piece(folder, service.LOG, max(begin, size - (1 << 16)), 1 << 16)[0].decode(
+    return files.read_piece(folder, service.LOG, max(begin, size - (1 << 16)), 1 << 16)[0].decode(
         "utf-8", "replace"
     )
 
 
-def _last(told: str) -> str:
+def _get_last_line(told: str) -> str:
     return next((line.strip() for line in reversed(told.splitlines()) if line.strip()), "")
 
 
 _ACTIONS: dict[str, Callable[[Mapping[str, Any], IO[bytes]], dict[str, Any]]] = {
-    "facts": facts,
+    "facts": describe_board,
     "install": install,
     "start": start,
     "stop": stop,
     "uninstall": uninstall,
-    "status": status,
+    "status": list_states,
 }
 
 
@@ -233,6 +239,6 @@ def main() -> None:
     """
     stream = sys.stdin.buffer
     asked = json.loads(stream.read(int(stream.readline())))
-    told = answer(asked, stream)
+    told = handle_request(asked, stream)
     sys.stdout.buffer.write(files.REPLY + json.dumps(told).encode())
     sys.stdout.buffer.flush()

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nnpipe.jobs.agent import files
-from nnpipe.jobs.agent.processes import ProcessIdentity, identity, send, state_of
+from nnpipe.jobs.agent.processes import ProcessIdentity, get_identity, get_process_state, send
 
 SYSTEMD, PROCESS = "systemd", "process"
 LOG = "log.txt"
@@ -40,11 +40,11 @@ WantedBy=default.target
 """
 
 
-def kind_here() -> str:
+def find_service_kind() -> str:
     """Return how servers are started here: ``systemd`` if it answers this user, or else
     ``process``.
     """
-    return SYSTEMD if _systemctl("show-environment").returncode == 0 else PROCESS
+    return SYSTEMD if _run_systemctl("show-environment").returncode == 0 else PROCESS
 
 
 def start(folder: Path, kind: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -56,13 +56,13 @@ def start(folder: Path, kind: str, command: Sequence[str], environment: Mapping[
         If it cannot be started.
     """
     if kind == SYSTEMD:
-        unit = Path.home() / _UNITS / _unit(folder)
+        unit = Path.home() / _UNITS / _get_unit_name(folder)
         unit.parent.mkdir(parents=True, exist_ok=True)
-        unit.write_text(unit_file(folder, command, environment), "utf-8")
+        unit.write_text(format_unit_file(folder, command, environment), "utf-8")
         for words in (("daemon-reload",), ("enable", "--now", unit.name)):
-            done = _systemctl(*words)
+            done = _run_systemctl(*words)
             if done.returncode:
-                raise OSError(0, f"systemctl {words[0]}: {_last(done.stderr)}", str(unit))
+                raise OSError(0, f"systemctl {words[0]}: {_get_last_line(done.stderr)}", str(unit))
         return
     with open(folder / LOG, "ab") as log:
         process = subprocess.Popen(
@@ -74,7 +74,7 @@ def start(folder: Path, kind: str, command: Sequence[str], environment: Mapping[
             stderr=log,
             start_new_session=True,
         )
-    found = identity(process.pid)
+    found = get_identity(process.pid)
     process.returncode = 0  # it continues without this process
     files.write(folder, PID, {} if found is None else found.to_json())
 
@@ -84,38 +84,40 @@ def stop(folder: Path, kind: str, *, forget: bool) -> None:
     machine either.
     """
     if kind == SYSTEMD:
-        _systemctl("disable" if forget else "stop", *(("--now",) if forget else ()), _unit(folder))
+        _run_systemctl(
+            "disable" if forget else "stop", *(("--now",) if forget else ()), _get_unit_name(folder)
+        )
         if forget:
-            (Path.home() / _UNITS / _unit(folder)).unlink(missing_ok=True)
-            _systemctl("daemon-reload")
+            (Path.home() / _UNITS / _get_unit_name(folder)).unlink(missing_ok=True)
+            _run_systemctl("daemon-reload")
         return
     who = _process(folder)
     if who is None:
         return
     send(who, signal.SIGTERM)
     limit = time.monotonic() + _PATIENCE
-    while state_of(who) == "alive" and time.monotonic() < limit:
+    while get_process_state(who) == "alive" and time.monotonic() < limit:
         time.sleep(_PAUSE)
-    if state_of(who) == "alive":
+    if get_process_state(who) == "alive":
         with contextlib.suppress(OSError):
             os.killpg(who.pid, signal.SIGKILL)
     (folder / PID).unlink(missing_ok=True)
 
 
-def alive(folder: Path, kind: str) -> int | None:
+def find_process(folder: Path, kind: str) -> int | None:
     """Return the process ID of a server, or None if it does not run."""
     if kind == SYSTEMD:
-        shown = _systemctl("show", _unit(folder), "--property=ActiveState,MainPID").stdout.decode(
-            "utf-8", "replace"
-        )
+        shown = _run_systemctl(
+            "show", _get_unit_name(folder), "--property=ActiveState,MainPID"
+        ).stdout.decode("utf-8", "replace")
         found = dict(line.partition("=")[::2] for line in shown.splitlines())
         runs = found.get("ActiveState") in ("active", "activating", "reloading")
         return int(found.get("MainPID") or 0) if runs else None
     who = _process(folder)
-    return who.pid if who is not None and state_of(who) == "alive" else None
+    return who.pid if who is not None and get_process_state(who) == "alive" else None
 
 
-def outlives_logout(kind: str) -> bool:
+def ensure_lingering(kind: str) -> bool:
     """Return whether servers go on when the user has logged out, and let them do so if this user
     may.
     """
@@ -127,37 +129,37 @@ def outlives_logout(kind: str) -> bool:
     )
 
 
-def unit_file(folder: Path, command: Sequence[str], environment: Mapping[str, str]) -> str:
+def format_unit_file(folder: Path, command: Sequence[str], environment: Mapping[str, str]) -> str:
     """Return the service as systemd reads it."""
     return _UNIT.format(
-        name=_specifiers(folder.name),
-        folder=_specifiers(str(folder)),
-        log=_specifiers(str(folder / LOG)),
+        name=_escape_specifiers(folder.name),
+        folder=_escape_specifiers(str(folder)),
+        log=_escape_specifiers(str(folder / LOG)),
         environment="\n".join(
-            f"Environment={_quoted(f'{name}={value}')}" for name, value in environment.items()
+            f"Environment={_quote_word(f'{name}={value}')}" for name, value in environment.items()
         ),
-        command=" ".join(_quoted(word).replace("$", "$$") for word in command),
+        command=" ".join(_quote_word(word).replace("$", "$$") for word in command),
     )
 
 
-def _unit(folder: Path) -> str:
+def _get_unit_name(folder: Path) -> str:
     return f"nnpipe-{folder.name}.service"
 
 
-def _specifiers(text: str) -> str:
+def _escape_specifiers(text: str) -> str:
     return text.replace("%", "%%")
 
 
-def _quoted(word: str) -> str:
+def _quote_word(word: str) -> str:
     escaped = word.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{_specifiers(escaped)}"'
+    return f'"{_escape_specifiers(escaped)}"'
 
 
 def _process(folder: Path) -> ProcessIdentity | None:
     return ProcessIdentity.from_json(files.read(folder, PID))
 
 
-def _systemctl(*words: str) -> subprocess.CompletedProcess[bytes]:
+def _run_systemctl(*words: str) -> subprocess.CompletedProcess[bytes]:
     """Call the user's systemd, also from a session without a bus of its own."""
     runtime = Path(f"/run/user/{os.getuid()}")
     more = (
@@ -172,6 +174,6 @@ def _systemctl(*words: str) -> subprocess.CompletedProcess[bytes]:
         return subprocess.CompletedProcess(command, 1, b"", str(error).encode())
 
 
-def _last(said: bytes) -> str:
+def _get_last_line(said: bytes) -> str:
     lines = said.decode("utf-8", "replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "it did not say why")

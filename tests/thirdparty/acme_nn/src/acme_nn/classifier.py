@@ -22,9 +22,9 @@ from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported, SpecMis
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper, Samples
 from nnpipe.core.progress import Progress, silent
-from nnpipe.core.tensors import Batch, DatasetSpec, IOSpec, TensorSpec, random_batch
+from nnpipe.core.tensors import Batch, DatasetSpec, IOSpec, TensorSpec, generate_random_batch
 from nnpipe.core.training import TrainingHistory, TrainingOptions
-from nnpipe.frameworks.training_curves import curves
+from nnpipe.frameworks.training_curves import write_training_curves
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -71,7 +71,9 @@ class AcmeClassifier(ModelWrapper):
         """Write the weights and, beside them, what they are."""
         write_arrays(Path(path), live.native.parameters)
         made_by = (("acme-nn", __version__),)
-        return Artifact.of(path, "acme-npz", self.io, frameworks=made_by, producer=self.describe())
+        return Artifact.create(
+            path, "acme-npz", self.io, frameworks=made_by, producer=self.describe()
+        )
 
     def export(self, live: LiveModel, path: str | Path, format: str) -> Artifact:
         """Write the model; the weights file is all there is to it."""
@@ -115,7 +117,7 @@ class AcmeClassifier(ModelWrapper):
         optimiser, size = Adam(options.learning_rate), options.batch_size
         training, held_back = dataset.split("train"), dataset.split("validation")
         epochs = []
-        with curves(options.logdir) as write:
+        with write_training_curves(options.logdir) as write:
             for epoch in range(1, options.num_epochs + 1):
                 batches = self._batches(dataset, rng.permutation(training), size)
                 steps = progress(
@@ -182,7 +184,7 @@ class AcmeClassifier(ModelWrapper):
     def _random_samples(self) -> Iterator[tuple[Batch, Batch]]:
         rng = np.random.default_rng(0)
         while True:
-            inputs = random_batch(self.io, 32, seed=int(rng.integers(1 << 32)))
+            inputs = generate_random_batch(self.io, 32, seed=int(rng.integers(1 << 32)))
             yield inputs, {"label": rng.integers(0, self.num_classes, 32)}
 
 

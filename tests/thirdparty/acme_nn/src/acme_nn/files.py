@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.core.files import replacing
+from nnpipe.core.files import replace_atomically
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write the file whole or not at all."""
-    with replacing(path) as temporary, temporary.open("wb") as stream:
+    with replace_atomically(path) as temporary, temporary.open("wb") as stream:
         np.savez(stream, **arrays)
 
 

@@ -12,7 +12,7 @@ from acme_nn.files import read_arrays, write_arrays
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import Calibration, ModelCompiler
-from nnpipe.core.quantization import quantization_parameters, quantize_linear
+from nnpipe.core.quantization import compute_quantization_parameters, quantize_linear
 from nnpipe.core.tensors import IOSpec, TensorSpec
 
 
@@ -42,7 +42,7 @@ class AcmePacker(ModelCompiler):
             if self.target == "float16":
                 packed[name] = array.astype(np.float16)
             elif array.ndim == 2:
-                scale, zero = quantization_parameters(
+                scale, zero = compute_quantization_parameters(
                     array.min(0), array.max(0), "int8", symmetric=True
                 )
                 packed |= {
@@ -55,12 +55,12 @@ class AcmePacker(ModelCompiler):
         if calibration is not None and self.needs_calibration():
             seen = [batch[spec.name] for batch in calibration()]
             low, high = min(array.min() for array in seen), max(array.max() for array in seen)
-            scale, zero = quantization_parameters(low, high, "int8")
+            scale, zero = compute_quantization_parameters(low, high, "int8")
             packed |= {"input.scale": scale, "input.zero_point": zero}
             spec = TensorSpec(spec.name, spec.shape, "int8", float(scale), int(zero))
         write_arrays(path, packed)
         io = IOSpec((spec,), artifact.io.outputs)
         made_by = (("acme-nn", __version__),)
-        return Artifact.of(
+        return Artifact.create(
             path, self.produces, io, frameworks=made_by, producer=self.describe(), parent=artifact
         )

@@ -6,7 +6,7 @@ import ast
 
 from nnpipe.codegen.script import Writer
 from nnpipe.codegen.script_task import ScriptTask
-from nnpipe.codegen.syntax import quoted
+from nnpipe.codegen.syntax import fill_template
 from nnpipe.core.arguments import argument
 
 
@@ -18,4 +18,6 @@ class Announce(ScriptTask):
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Print what the script's argument says."""
-        return quoted("print(LINE)", LINE=writer.argument(self, "line", self.line, "what to print"))
+        return fill_template(
+            "print(LINE)", LINE=writer.add_option(self, "line", self.line, "what to print")
+        )

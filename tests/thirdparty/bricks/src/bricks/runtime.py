@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from nnpipe.core.artifact import Artifact, agreed_io
+from nnpipe.core.artifact import Artifact, verify_io
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
@@ -43,4 +43,4 @@ class BricksRuntime(SealedRuntime):
             weights = np.frombuffer(file.content, "<f4").reshape(file.notes["shape"])
         except (ValueError, KeyError, TypeError) as error:
             raise ArtifactError(f"{artifact.path}: holds no packed weights: {error}") from None
-        return BricksSession(agreed_io(artifact, file.io), weights)
+        return BricksSession(verify_io(artifact, file.io), weights)

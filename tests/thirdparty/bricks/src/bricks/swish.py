@@ -21,10 +21,10 @@ class SteepSwish(Layer):
 
     beta: float = row(NumberKind(least=0), default=1.0)
 
-    def _torch(self, *shapes: Shape) -> TorchParts:
+    def _build_torch(self, *shapes: Shape) -> TorchParts:
         return TorchParts(lambda module, x: x * (self.beta * x).sigmoid())
 
-    def _keras(self, *shapes: Shape) -> KerasParts:
+    def _build_keras(self, *shapes: Shape) -> KerasParts:
         from keras import ops
 
         return KerasParts(lambda layer, x: x * ops.sigmoid(self.beta * x))

@@ -7,7 +7,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from nnpipe.compilers.c import EXP, CKernel, COperator, CStep, OperatorView, looked_up, text_of
+from nnpipe.compilers.c import (
+    EXP,
+    CKernel,
+    COperator,
+    CStep,
+    OperatorView,
+    build_float_lookup,
+    format_float,
+)
 
 
 class BricksSwishInC(COperator):
@@ -28,7 +36,7 @@ static void bricks_swish(const float *in, float *out, int32_t count, float steep
         steepness = float(np.frombuffer(op.operator.custom_options, "<f4")[0])
         if op.types() == ("float32", "float32"):
             return CStep(
-                f"bricks_swish({{in0}}, {{out0}}, {op.output().count}, {text_of(steepness)});"
+                f"bricks_swish({{in0}}, {{out0}}, {op.output().count}, {format_float(steepness)});"
             )
         op.expect(op.types() == ("int8", "int8"), f"no kernel for {', '.join(op.types())}")
-        return looked_up(op, lambda x: x / (1 + math.exp(min(-steepness * x, 700.0))))
+        return build_float_lookup(op, lambda x: x / (1 + math.exp(min(-steepness * x, 700.0))))

@@ -10,7 +10,7 @@ from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import Floats, QualityMetric
 from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, DatasetSpec
-from nnpipe.tasks.predictions import only
+from nnpipe.tasks.predictions import get_tensor
 
 
 def _error(found: Evaluation) -> Floats:
@@ -49,9 +49,9 @@ class Counting(Task):
             ),
         )
 
-    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def _evaluate(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Round the predicted counts."""
-        predicted = only(predictions, "count")
+        predicted = get_tensor(predictions, "count")
         if predicted.size != truth["count"].size:
             raise SpecMismatch(
                 f"one count is wanted for each picture, not the shape {predicted.shape}"
@@ -65,6 +65,6 @@ class Counting(Task):
         """Return the true counts."""
         return {"count": truth["count"]}
 
-    def _agreement(self, one: Evaluation, other: Evaluation) -> npt.NDArray[np.bool_]:
+    def _compute_agreement(self, one: Evaluation, other: Evaluation) -> npt.NDArray[np.bool_]:
         """Return whether both count the same."""
         return np.asarray(one.arrays["counted"] == other.arrays["counted"])

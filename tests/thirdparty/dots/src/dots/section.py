@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dots.counting import Counting
 from nnpipe.report.document import Section, Table
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.task_section import TaskSection, metrics_section
+from nnpipe.report.task_section import TaskSection, build_metrics_section
 
 
 class CountingSection(TaskSection):
@@ -15,9 +15,9 @@ class CountingSection(TaskSection):
 
     task = Counting.name
 
-    def section(self, candidates: Sequence[Candidate]) -> Section:
+    def build_section(self, candidates: Sequence[Candidate]) -> Section:
         """Return the table of the metrics, and one of the counts for each candidate."""
-        plain = metrics_section(Counting(), candidates)
+        plain = build_metrics_section(Counting(), candidates)
         tables = []
         for candidate in candidates:
             if candidate.quality is not None and candidate.quality.task.name == self.task:

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nnpipe.measuring.doubt import OF_QUALITY
+from nnpipe.measuring.validity_warning import OF_QUALITY
 from nnpipe.report.document import Block, Paragraph, Table, Tone
 from nnpipe.report.formatting import clean
-from nnpipe.report.inputs.candidate import Candidate, unlike_samples
+from nnpipe.report.inputs.candidate import Candidate, describe_sample_differences
 
 MOST_OPEN = 2
 """Greatest number of candidates whose sections are not folded."""
@@ -18,7 +18,7 @@ _FEW = 2  # greatest number of candidates with a paragraph each
 _SHORT = 4  # greatest number of rows of a table that is not folded
 
 
-def grouped_reasons(
+def group_reasons(
     found: Sequence[tuple[str, str]], alone: Callable[[str], str], together: str, tone: Tone
 ) -> list[Block]:
     """Return a paragraph for each of a few candidates, or one paragraph for all with a table of the
@@ -63,24 +63,27 @@ _FACTS = {
 _CHANGING = ("powersave", "ondemand", "conservative", "schedutil")
 
 
-def doubts(candidates: Sequence[Candidate]) -> list[Block]:
+def build_warning_blocks(candidates: Sequence[Candidate]) -> list[Block]:
     """Return warnings that say why figures may be wrong or not comparable; an empty list if
     there is no reason.
     """
     found = [
-        _different_times(candidates),
-        _different_hosts(candidates),
-        _different_samples(candidates),
-        _governed(candidates),
+        _describe_time_differences(candidates),
+        _describe_host_differences(candidates),
+        _describe_sample_differences(candidates),
+        _describe_cpu_governors(candidates),
     ]
-    return [*(Paragraph(text, "warning") for text in found if text), *_distrusted(candidates)]
+    return [
+        *(Paragraph(text, "warning") for text in found if text),
+        *_build_distrust_blocks(candidates),
+    ]
 
 
-def _different_hosts(candidates: Sequence[Candidate]) -> str:
+def _describe_host_differences(candidates: Sequence[Candidate]) -> str:
     names = [
         name
         for path, name in _FACTS.items()
-        if len({clean(_at(c.run.host, path)) for c in candidates}) > 1
+        if len({clean(_get_nested(c.run.host, path)) for c in candidates}) > 1
     ]
     if not names:
         return ""
@@ -90,25 +93,27 @@ def _different_hosts(candidates: Sequence[Candidate]) -> str:
     )
 
 
-def _different_times(candidates: Sequence[Candidate]) -> str:
+def _describe_time_differences(candidates: Sequence[Candidate]) -> str:
     kinds = dict.fromkeys(c.timed.title for c in candidates if c.latency is not None)
     if len(kinds) < 2:
         return ""
     return f"Times do not count alike for all ({', '.join(kinds)}), so they cannot be compared."
 
 
-def _different_samples(candidates: Sequence[Candidate]) -> str:
-    return unlike_samples([(c.name, c.quality) for c in candidates])
+def _describe_sample_differences(candidates: Sequence[Candidate]) -> str:
+    return describe_sample_differences([(c.name, c.quality) for c in candidates])
 
 
-def _distrusted(candidates: Sequence[Candidate]) -> list[Block]:
+def _build_distrust_blocks(candidates: Sequence[Candidate]) -> list[Block]:
     return [
-        *_distrusted_in(candidates, "predictions", True),
-        *_distrusted_in(candidates, "times", False),
+        *_build_distrust_blocks_for(candidates, "predictions", True),
+        *_build_distrust_blocks_for(candidates, "times", False),
     ]
 
 
-def _distrusted_in(candidates: Sequence[Candidate], what: str, of_quality: bool) -> list[Block]:
+def _build_distrust_blocks_for(
+    candidates: Sequence[Candidate], what: str, of_quality: bool
+) -> list[Block]:
     reasons = []
     kinds: Counter[str] = Counter()
     for candidate in candidates:
@@ -119,7 +124,7 @@ def _distrusted_in(candidates: Sequence[Candidate], what: str, of_quality: bool)
         kinds.update({doubt.kind for doubt in doubts})
     counted = ", ".join(f"{kind} ({number:,})" for kind, number in kinds.most_common())
     several = len(candidates) > 1
-    return grouped_reasons(
+    return group_reasons(
         reasons,
         lambda name: (
             f"There is reason to distrust "
@@ -131,8 +136,8 @@ def _distrusted_in(candidates: Sequence[Candidate], what: str, of_quality: bool)
     )
 
 
-def _governed(candidates: Sequence[Candidate]) -> str:
-    governors = [_at(c.run.host, ("cpu", "governor")) for c in candidates]
+def _describe_cpu_governors(candidates: Sequence[Candidate]) -> str:
+    governors = [_get_nested(c.run.host, ("cpu", "governor")) for c in candidates]
     names = sorted({g for g in governors if isinstance(g, str) and g in _CHANGING})
     if not names:
         return ""
@@ -142,7 +147,7 @@ def _governed(candidates: Sequence[Candidate]) -> str:
     )
 
 
-def _at(host: Mapping[str, Any], path: Sequence[str]) -> Any:
+def _get_nested(host: Mapping[str, Any], path: Sequence[str]) -> Any:
     found: Any = host
     for name in path:
         found = found.get(name) if isinstance(found, Mapping) else None

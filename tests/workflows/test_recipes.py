@@ -14,17 +14,17 @@ from nnpipe.modelwrappers.classification.small_cnn import PyTorchDigitsCNN, Tens
 from nnpipe.modelwrappers.files.declared import DeclaredModel
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
-from nnpipe.workflows.ways import AS_IS, Way, planned, ways
+from nnpipe.workflows.recipes import AS_IS, Recipe, plan_recipe, recipes
 
 TORCH: list[tuple[ModelWrapper, Path]] = [(PyTorchDigitsCNN(), Path("a.pt"))]
 KERAS: list[tuple[ModelWrapper, Path]] = [(TensorFlowDigitsCNN(), Path("a.keras"))]
 
 
-@pytest.mark.parametrize("name", ways())
+@pytest.mark.parametrize("name", recipes())
 def test_every_name_fits_a_model_of_pytorch_or_of_keras(name: str) -> None:
     def fits(models: list[tuple[ModelWrapper, Path]]) -> bool:
         with contextlib.suppress(ConfigError):
-            planned(name, models)
+            plan_recipe(name, models)
             return True
         return False
 
@@ -32,13 +32,13 @@ def test_every_name_fits_a_model_of_pytorch_or_of_keras(name: str) -> None:
 
 
 def test_the_chain_that_fits_is_taken() -> None:
-    assert [type(each).__name__ for each in planned("tflite-int8", TORCH).compilers] == [
+    assert [type(each).__name__ for each in plan_recipe("tflite-int8", TORCH).compilers] == [
         "TorchToTFLite"
     ]
-    assert [type(each).__name__ for each in planned("tflite-int8", KERAS).compilers] == [
+    assert [type(each).__name__ for each in plan_recipe("tflite-int8", KERAS).compilers] == [
         "TFLiteCompiler"
     ]
-    assert planned(AS_IS, TORCH).runtime is None
+    assert plan_recipe(AS_IS, TORCH).runtime is None
 
 
 def test_an_onnx_file_becomes_a_program_only_if_it_cannot_be_described_as_layers(
@@ -56,10 +56,10 @@ def test_an_onnx_file_becomes_a_program_only_if_it_cannot_be_described_as_layers
         )
         return [(ONNXModel(model_path=path), path), (DeclaredModel(network=path), path)]
 
-    assert [type(each).__name__ for each in planned("executorch", models("Relu")).compilers] == [
-        "ExecuTorchCompiler"
-    ]
-    through = planned("executorch", models("Erf"))
+    assert [
+        type(each).__name__ for each in plan_recipe("executorch", models("Relu")).compilers
+    ] == ["ExecuTorchCompiler"]
+    through = plan_recipe("executorch", models("Erf"))
     assert [type(each).__name__ for each in through.compilers] == [
         "ONNXToTorch",
         "ExecuTorchCompiler",
@@ -67,13 +67,13 @@ def test_an_onnx_file_becomes_a_program_only_if_it_cannot_be_described_as_layers
 
 
 def test_compilers_are_told_the_batch_size() -> None:
-    (compiler,) = planned("iree", TORCH, batch_size=8).compilers
+    (compiler,) = plan_recipe("iree", TORCH, batch_size=8).compilers
     assert compiler.to_json()["fixed_batch"] == 8
 
 
 def test_a_way_of_ones_own() -> None:
-    way = Way("mine", (ONNXStaticQuantizer(activation_type="int8"),), ONNXRuntime())
-    found = planned(way, TORCH)
+    way = Recipe("mine", (ONNXStaticQuantizer(activation_type="int8"),), ONNXRuntime())
+    found = plan_recipe(way, TORCH)
     assert (found.title, found.plan.final) == ("mine", "onnx")  # type: ignore[union-attr]
 
 
@@ -82,10 +82,10 @@ def test_a_way_of_ones_own() -> None:
     [
         ("onnx-int9", "there is no way 'onnx-int9'; did you mean"),
         (5, "a way is a short name such as 'onnx-int8', or a Way, not int"),
-        (Way("x", (ONNXStaticQuantizer(),)), "x: a compiled model needs a runtime"),
+        (Recipe("x", (ONNXStaticQuantizer(),)), "x: a compiled model needs a runtime"),
         ("keras", "keras: "),
     ],
 )
 def test_what_is_no_way_is_told(way: object, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        planned(way, TORCH)  # type: ignore[arg-type]
+        plan_recipe(way, TORCH)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
 """How samples are prepared for a model and what its outputs mean, as data that are stored with the
 model.
 
-The description beside a model file holds a :class:`Meaning`.  Wrappers declare
+The description beside a model file holds a :class:`ModelMetadata`.  Wrappers declare
 one instead of writing code, and :mod:`nnpipe.core.preprocessing` applies it.  So
 the recorded preprocessing is the one that is used.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning, is_name
+from nnpipe.core.tensor_metadata import InputProcessing, OutputMetadata, is_name
 
 JUDGED = ("probabilities", "logits", "scores", "label")
 """Kinds of outputs that classify."""
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Meaning:
+class ModelMetadata:
     """How samples are prepared for a model's inputs, and what its outputs mean.
 
     Parameters
@@ -42,16 +42,16 @@ class Meaning:
 
     Examples
     --------
-    >>> pixels = InputMeaning("image", "image", scale=255)
-    >>> meaning = Meaning((pixels,), (OutputMeaning("scores", "logits"),))
+    >>> pixels = InputProcessing("image", "image", scale=255)
+    >>> meaning = ModelMetadata((pixels,), (OutputMetadata("scores", "logits"),))
     >>> meaning.input("image").scale
     255.0
     >>> meaning.output("boxes") is None
     True
     """
 
-    inputs: tuple[InputMeaning, ...] = ()
-    outputs: tuple[OutputMeaning, ...] = ()
+    inputs: tuple[InputProcessing, ...] = ()
+    outputs: tuple[OutputMetadata, ...] = ()
     code: Mapping[str, Any] | None = field(default=None, compare=True)
     decoder: Mapping[str, Any] | None = None
 
@@ -61,7 +61,7 @@ class Meaning:
                 raise ConfigError(
                     f"{name} of a meaning should be a component's class and arguments"
                 )
-        for side, kind in (("inputs", InputMeaning), ("outputs", OutputMeaning)):
+        for side, kind in (("inputs", InputProcessing), ("outputs", OutputMetadata)):
             given = getattr(self, side)
             if not isinstance(given, (tuple, list)) or not all(
                 isinstance(item, kind) for item in given
@@ -74,15 +74,15 @@ class Meaning:
                     f"each of the {side} is described once, and there are at most {_MOST_TENSORS}"
                 )
 
-    def input(self, name: str) -> InputMeaning | None:
+    def input(self, name: str) -> InputProcessing | None:
         """Return the meaning of an input, or None if it is unknown."""
         return next((each for each in self.inputs if each.name == name), None)
 
-    def output(self, name: str) -> OutputMeaning | None:
+    def output(self, name: str) -> OutputMetadata | None:
         """Return the meaning of an output, or None if it is unknown."""
         return next((each for each in self.outputs if each.name == name), None)
 
-    def with_observed_ranges(self, ranges: Mapping[str, tuple[float, float]]) -> Meaning:
+    def with_observed_ranges(self, ranges: Mapping[str, tuple[float, float]]) -> ModelMetadata:
         """Return the meaning with the value ranges that a quantiser observed, by input."""
         inputs = tuple(
             replace(each, observed_range=ranges.get(each.name, each.observed_range))
@@ -90,7 +90,7 @@ class Meaning:
         )
         return replace(self, inputs=inputs)
 
-    def with_class_names(self, class_names: tuple[str, ...]) -> Meaning:
+    def with_class_names(self, class_names: tuple[str, ...]) -> ModelMetadata:
         """Return the meaning with class names for those classifying outputs that have none.
 
         They are the names of the data that the model was trained on.  The order of classes in other
@@ -116,21 +116,21 @@ class Meaning:
         }
 
     @classmethod
-    def from_json(cls, data: Any) -> Meaning:
+    def from_json(cls, data: Any) -> ModelMetadata:
         """Make a meaning from the output of :meth:`to_json`; raise :class:`ConfigError` if it is
         malformed.
         """
         if not isinstance(data, Mapping):
             raise ConfigError("a model's meaning should be an object")
         return cls(
-            _each(data, "inputs", InputMeaning.from_json),
-            _each(data, "outputs", OutputMeaning.from_json),
-            _component(data, "code"),
-            _component(data, "decoder"),
+            _read_tensors(data, "inputs", InputProcessing.from_json),
+            _read_tensors(data, "outputs", OutputMetadata.from_json),
+            _read_component(data, "code"),
+            _read_component(data, "decoder"),
         )
 
 
-def _component(data: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+def _read_component(data: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
     found = data.get(name)
     if found is None:
         return None
@@ -145,7 +145,7 @@ def _component(data: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
     )
 
 
-def _each(data: Mapping[str, Any], side: str, read: Callable[[Any], T]) -> tuple[T, ...]:
+def _read_tensors(data: Mapping[str, Any], side: str, read: Callable[[Any], T]) -> tuple[T, ...]:
     items = data.get(side, [])
     if not isinstance(items, list) or len(items) > _MOST_TENSORS:
         raise ConfigError(
@@ -185,7 +185,7 @@ class Preparation:
 
     source: Source
     by: str = ""
-    meaning: Meaning | None = None
+    meaning: ModelMetadata | None = None
     overridden: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
 
     @property
@@ -203,7 +203,7 @@ class Preparation:
         }
 
 
-def differing(said: Meaning, used: Meaning) -> dict[str, tuple[Any, Any]]:
+def find_differences(said: ModelMetadata, used: ModelMetadata) -> dict[str, tuple[Any, Any]]:
     """Return the steps in which two meanings of the same inputs differ, with the values of both."""
     steps = (
         "transform",

@@ -16,27 +16,31 @@ import numpy.typing as npt
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import DatasetError, SpecMismatch
 from nnpipe.core.tensors import Batch, show_shape
-from nnpipe.tasks.frames import in_pixels, interpolated, places_of_pixels
+from nnpipe.tasks.frames import (
+    compute_pixel_positions,
+    convert_boxes_to_pixels,
+    interpolate_bilinear,
+)
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-def runs_of(mask: npt.NDArray[np.generic]) -> Integers:
+def encode_mask_runs(mask: npt.NDArray[np.generic]) -> Integers:
     """Return the runs of a mask, ``(height, width)``, whose pixels are 0 or not.
 
     Examples
     --------
-    >>> runs_of(np.array([[0, 1], [1, 1]]))
+    >>> encode_mask_runs(np.array([[0, 1], [1, 1]]))
     array([1, 3])
     """
-    check_call(runs_of, locals())
+    check_call(encode_mask_runs, locals())
     flat = (mask != 0).ravel(order="F")
     ends = np.flatnonzero(np.diff(flat, prepend=False, append=not flat[-1] if flat.size else True))
     return np.diff(ends, prepend=0).astype(np.int64)
 
 
-def runs_between(borders: Integers, pixels: int) -> Integers:
+def create_runs(borders: Integers, pixels: int) -> Integers:
     """Return the runs of a mask, given the ascending pixels, column by column, at which its ones
     begin and end.
     """
@@ -44,12 +48,12 @@ def runs_between(borders: Integers, pixels: int) -> Integers:
     return np.diff(ends, prepend=0).astype(np.int64)
 
 
-def united(masks: Sequence[Integers], pixels: int) -> Integers:
+def merge_runs(masks: Sequence[Integers], pixels: int) -> Integers:
     """Return the runs of the pixels that are in any of several masks of as many pixels.
 
     Examples
     --------
-    >>> united([np.array([1, 2, 3]), np.array([0, 2, 4]), np.array([4, 0, 1, 1])], 6)
+    >>> merge_runs([np.array([1, 2, 3]), np.array([0, 2, 4]), np.array([4, 0, 1, 1])], 6)
     array([0, 3, 2, 1])
     """
     ends = [np.cumsum(mask) for mask in masks]
@@ -60,10 +64,10 @@ def united(masks: Sequence[Integers], pixels: int) -> Integers:
         [np.full(sum(map(len, part)), step) for part, step in ((begun, 1), (ended, -1))]
     )
     inside = np.cumsum(np.bincount(owner.reshape(-1), steps, len(places))) > 0
-    return runs_between(places[np.diff(inside, prepend=False)], pixels)
+    return create_runs(places[np.diff(inside, prepend=False)], pixels)
 
 
-def runs_of_text(text: bytes) -> Integers:
+def parse_coco_runs(text: bytes) -> Integers:
     """Return the runs that COCO's compressed text stands for (``rleFrString`` of pycocotools).
 
     A number is written as digits of five bits from the lowest, one character each.  From the fourth
@@ -76,7 +80,7 @@ def runs_of_text(text: bytes) -> Integers:
 
     Examples
     --------
-    >>> runs_of_text(b"52203")
+    >>> parse_coco_runs(b"52203")
     array([5, 2, 2, 2, 5])
     """
     codes = np.frombuffer(text, np.uint8).astype(np.int64) - ord("0")
@@ -97,12 +101,12 @@ def runs_of_text(text: bytes) -> Integers:
     return values
 
 
-def mask_of(runs: Integers, size: Sequence[int]) -> npt.NDArray[np.bool_]:
+def decode_mask_runs(runs: Integers, size: Sequence[int]) -> npt.NDArray[np.bool_]:
     """Return the mask, ``(height, width)``, of runs that fill it.
 
     Examples
     --------
-    >>> mask_of(np.array([1, 3]), (2, 2)).astype(int)
+    >>> decode_mask_runs(np.array([1, 3]), (2, 2)).astype(int)
     array([[0, 1],
            [1, 1]])
     """
@@ -110,13 +114,13 @@ def mask_of(runs: Integers, size: Sequence[int]) -> npt.NDArray[np.bool_]:
     return np.asarray(flat.reshape((size[0], size[1]), order="F"))
 
 
-def areas_of(runs: Integers) -> Integers:
+def compute_run_areas(runs: Integers) -> Integers:
     """Return the number of pixels of each mask; ``(n, runs)``."""
     found: Integers = runs[:, 1::2].sum(axis=1)
     return found
 
 
-def intersections(runs: Integers, others: Integers) -> Integers:
+def compute_run_intersections(runs: Integers, others: Integers) -> Integers:
     """Return how many pixels each mask shares with each other one of the same picture.
 
     Parameters
@@ -143,7 +147,7 @@ def intersections(runs: Integers, others: Integers) -> Integers:
     return found
 
 
-def padded(masks: list[Integers], most: int | None = None) -> Integers:
+def pad_runs(masks: list[Integers], most: int | None = None) -> Integers:
     """Return runs of several masks as one array, ``(n, runs)``, padded with 0."""
     longest = max([len(each) for each in masks], default=0) if most is None else most
     found = np.zeros((len(masks), longest), np.int64)
@@ -157,7 +161,7 @@ AnyFloats = npt.NDArray[np.floating]
 _FAR = float(1 << 30)
 
 
-def runs_in_picture(
+def extract_picture_runs(
     predictions: Batch, place: int, size: npt.NDArray[Any], given: npt.NDArray[np.bool_]
 ) -> Integers:
     """Return the runs of some of a picture's predicted masks, in the picture's own size; ``(n,
@@ -190,34 +194,39 @@ def runs_in_picture(
                 f"masks of {show_shape(masks.shape[1:])} are smaller than their picture, "
                 f"{size.tolist()}"
             )
-        return padded([runs_of(masks[thing][:height, :width] > 0.5) for thing in wanted])
+        return pad_runs([encode_mask_runs(masks[thing][:height, :width] > 0.5) for thing in wanted])
     frame = predictions["frame"][place]
     boxes: AnyFloats | None = None
     if "boxes" in predictions:
         own = predictions["boxes"][place][None].astype(np.float64)
         boxes = np.nan_to_num(
-            in_pixels(own, frame[None], np.asarray(size)[None])[0], nan=0, posinf=_FAR, neginf=-_FAR
+            convert_boxes_to_pixels(own, frame[None], np.asarray(size)[None])[0],
+            nan=0,
+            posinf=_FAR,
+            neginf=-_FAR,
         )
         boxes = np.clip(boxes, -_FAR, _FAR)
     if "box_masks" in predictions:
         assert boxes is not None  # as it was checked
         masks = predictions["box_masks"][place]
-        return padded([_of_box(masks[thing], boxes[thing], height, width) for thing in wanted])
+        return pad_runs(
+            [_encode_box_mask(masks[thing], boxes[thing], height, width) for thing in wanted]
+        )
     masks = predictions["masks"][place]
     # One mask at a time is drawn, and no more of it than its box.
-    rows, columns = places_of_pixels(frame, size, masks.shape[1:])
+    rows, columns = compute_pixel_positions(frame, size, masks.shape[1:])
     everything = np.array([0, 0, width, height])
     found = []
     for thing in wanted:
         left, top, wide, high = everything if boxes is None else boxes[thing]
         top, bottom = (int(np.clip(np.ceil(each), 0, height)) for each in (top, top + high))
         left, right = (int(np.clip(np.ceil(each), 0, width)) for each in (left, left + wide))
-        part = interpolated(masks[thing], rows[top:bottom], columns[left:right]) > 0.5
-        found.append(runs_of_part(part, top, left, height, width))
-    return padded(found)
+        part = interpolate_bilinear(masks[thing], rows[top:bottom], columns[left:right]) > 0.5
+        found.append(encode_partial_mask(part, top, left, height, width))
+    return pad_runs(found)
 
 
-def _of_box(mask: npt.NDArray[Any], box: AnyFloats, height: int, width: int) -> Integers:
+def _encode_box_mask(mask: npt.NDArray[Any], box: AnyFloats, height: int, width: int) -> Integers:
     """Return the runs of a mask that covers a box, as torchvision's ``paste_masks_in_image`` draws
     it.
 
@@ -245,12 +254,16 @@ def _of_box(mask: npt.NDArray[Any], box: AnyFloats, height: int, width: int) -> 
         - 0.5
         for axis in (0, 1)
     )
-    return runs_of_part(
-        interpolated(cells, rows, columns) > 0.5, int(start[1]), int(start[0]), height, width
+    return encode_partial_mask(
+        interpolate_bilinear(cells, rows, columns) > 0.5,
+        int(start[1]),
+        int(start[0]),
+        height,
+        width,
     )
 
 
-def runs_of_part(
+def encode_partial_mask(
     part: npt.NDArray[np.bool_], top: int, left: int, height: int, width: int
 ) -> Integers:
     """Return the runs of a mask that is set in a part of a picture only.
@@ -268,7 +281,7 @@ def runs_of_part(
     columns, rows = np.nonzero(edges.T)
     places, times = np.unique((left + columns) * height + top + rows, return_counts=True)
     # Where a column is set to its end and the next one from its beginning, the run goes on.
-    return runs_between(places[times == 1].astype(np.int64), height * width)
+    return create_runs(places[times == 1].astype(np.int64), height * width)
 
 
 # Polygons as run lengths, with the very pixels that pycocotools gives them (``rleFrPoly`` of
@@ -285,7 +298,7 @@ _MIDDLE = 2  # of the fine columns of a column of pixels, from 0
 _MOST_CROSSINGS = 1 << 20
 
 
-def runs_of_polygons(polygons: Sequence[Floats], height: int, width: int) -> Integers:
+def encode_polygons(polygons: Sequence[Floats], height: int, width: int) -> Integers:
     """Return the runs of the pixels that are in any of several polygons.
 
     Parameters
@@ -308,22 +321,22 @@ def runs_of_polygons(polygons: Sequence[Floats], height: int, width: int) -> Int
     found: list[Integers] = []
     total = 0
     for polygon in polygons:
-        found.append(runs_of_polygon(polygon, height, width))
+        found.append(encode_polygon(polygon, height, width))
         total += len(found[-1])
         if total > 2 * _MOST_CROSSINGS:
             raise DatasetError(
                 f"the polygons of a mask cross more than {_MOST_CROSSINGS:,} columns of pixels"
             )
-    return found[0] if len(found) == 1 else united(found, height * width)
+    return found[0] if len(found) == 1 else merge_runs(found, height * width)
 
 
-def runs_of_polygon(corners: Floats, height: int, width: int) -> Integers:
+def encode_polygon(corners: Floats, height: int, width: int) -> Integers:
     """Return the runs of the pixels in a polygon; arguments and errors are as in
-    :func:`runs_of_polygons`.
+    :func:`encode_polygons`.
 
     Examples
     --------
-    >>> runs_of_polygon(np.array([[1.0, 0.0], [3.0, 0.0], [3.0, 2.0], [1.0, 2.0]]), 3, 4)
+    >>> encode_polygon(np.array([[1.0, 0.0], [3.0, 0.0], [3.0, 2.0], [1.0, 2.0]]), 3, 4)
     array([3, 2, 1, 2, 4])
     """
     fine = np.trunc(_FINER * corners + 0.5).astype(np.int64)
@@ -347,15 +360,18 @@ def runs_of_polygon(corners: Floats, height: int, width: int) -> Integers:
     column = first[edge] + np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
     border = _FINER * column + _MIDDLE
     row = np.empty(total, np.int64)
-    for rows_of, which in ((_rows_of_flat, flat[edge]), (_rows_of_steep, ~flat[edge])):
+    for rows_of, which in (
+        (_compute_flat_edge_rows, flat[edge]),
+        (_compute_steep_edge_rows, ~flat[edge]),
+    ):
         row[which] = rows_of(start[edge[which]], end[edge[which]], border[which])
     # A clipped row is where the mask begins or ends in its column.
     begins = np.ceil(np.clip((row + 0.5) / _FINER - 0.5, 0, height)).astype(np.int64)
     places, times = np.unique(column * height + begins, return_counts=True)
-    return runs_between(places[times % 2 == 1], height * width)
+    return create_runs(places[times % 2 == 1], height * width)
 
 
-def _rows_of_flat(start: Integers, end: Integers, border: Integers) -> Integers:
+def _compute_flat_edge_rows(start: Integers, end: Integers, border: Integers) -> Integers:
     """Return the upper fine row of each edge, of one point for each fine column, at a border and
     behind it.
     """
@@ -368,20 +384,20 @@ def _rows_of_flat(start: Integers, end: Integers, border: Integers) -> Integers:
     return found
 
 
-def _rows_of_steep(start: Integers, end: Integers, border: Integers) -> Integers:
+def _compute_steep_edge_rows(start: Integers, end: Integers, border: Integers) -> Integers:
     """Return the last fine row of each edge, of one point for each fine row, before it crosses a
     border.
     """
     length = end[:, 1] - start[:, 1]
     slope = (end[:, 0] - start[:, 0]) / length
 
-    def beyond(step: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def is_beyond(step: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         return np.trunc(start[:, 0] + slope * step + 0.5) > border
 
     guess = np.floor((border + 0.5 - start[:, 0]) / slope).astype(np.int64)
     found = guess
     for shift in (-2, -1, 0, 1):  # the guess is rounded
         step = np.clip(guess + shift, 0, length - 1)
-        found = np.where(beyond(step) != beyond(step + 1), step, found)
+        found = np.where(is_beyond(step) != is_beyond(step + 1), step, found)
     rows: Integers = start[:, 1] + found
     return rows

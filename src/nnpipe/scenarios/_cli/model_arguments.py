@@ -13,24 +13,24 @@ from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.modelwrappers import TextGenerator
-from nnpipe.scenarios._cli.command import Parsed, component_options, option_values
+from nnpipe.scenarios._cli.command import ParsedCommand, parse_component_options, parse_option_early
 from nnpipe.workflows.candidates.model_files import (
-    generator_of_folder,
-    known_wrapper,
-    opened_file,
-    settle_model_path,
-    wrapper_of_file,
+    create_file_wrapper,
+    find_file_wrapper,
+    find_generator_wrapper,
+    require_wrapper,
+    set_model_path,
 )
 
 
-def wrapper_of_model(token: str) -> type[Component] | None:
+def find_wrapper_for_file(token: str) -> type[Component] | None:
     """Return the wrapper class for a file or folder that is named instead of a class; ``None``
     if it is neither.
     """
-    return generator_of_folder(Path(token)) or wrapper_of_file(token)
+    return find_generator_wrapper(Path(token)) or find_file_wrapper(token)
 
 
-def first_model(parsed: Parsed) -> Any:
+def create_first_model(parsed: ParsedCommand) -> Any:
     """Return the model of the role MODEL with its file, or alone if it generates text, from its
     folder.
 
@@ -40,7 +40,7 @@ def first_model(parsed: Parsed) -> Any:
         If its file or folder is missing.
     """
     options = parsed.options
-    if generator_of_folder(Path(options.model)) is not None:
+    if find_generator_wrapper(Path(options.model)) is not None:
         options.model_folder = Path(options.model)
     if issubclass(parsed.classes["MODEL"][0], TextGenerator):
         if options.model_folder is None:
@@ -48,7 +48,7 @@ def first_model(parsed: Parsed) -> Any:
                 f"--model-folder is missing: the folder with the model of {options.model}"
             )
         return parsed.make("MODEL")
-    settle_model_path(
+    set_model_path(
         options,
         "MODEL",
         f"the file with the weights of {options.model}, or a compiled one",
@@ -78,15 +78,19 @@ def add_second_model(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def second_classes(given: Sequence[str]) -> list[type[Component]]:
+def find_second_classes(given: Sequence[str]) -> list[type[Component]]:
     """Return the wrapper class of a second model that has the first one's options; none for
     options of its own.
     """
-    own = option_values(list(given), "--beside-options")
-    return [] if own else [known_wrapper(file) for file in option_values(list(given), "--beside")]
+    own = parse_option_early(list(given), "--beside-options")
+    return (
+        []
+        if own
+        else [require_wrapper(file) for file in parse_option_early(list(given), "--beside")]
+    )
 
 
-def second_model(options: argparse.Namespace, prog: str) -> list[tuple[ModelWrapper, Path]]:
+def create_second_model(options: argparse.Namespace, prog: str) -> list[tuple[ModelWrapper, Path]]:
     """Return the second model, if there is one, with its file.
 
     Raises
@@ -102,5 +106,7 @@ def second_model(options: argparse.Namespace, prog: str) -> list[tuple[ModelWrap
         return []
     given = options
     if options.beside_options is not None:
-        given = component_options(options.beside_options, prog, known_wrapper(options.beside))
-    return [cast("tuple[ModelWrapper, Path]", opened_file(options.beside, given))]
+        given = parse_component_options(
+            options.beside_options, prog, require_wrapper(options.beside)
+        )
+    return [cast("tuple[ModelWrapper, Path]", create_file_wrapper(options.beside, given))]

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class InputMeaning:
+class InputProcessing:
     """How samples are prepared for one input of a model.
 
     The steps are, each only if it is asked for: apply the transform, convert and reorder colours,
@@ -80,10 +80,10 @@ class InputMeaning:
 
     Examples
     --------
-    >>> pixels = InputMeaning("image", "image", sample_range=(0, 255), scale=255)
-    >>> pixels.words()
+    >>> pixels = InputProcessing("image", "image", sample_range=(0, 255), scale=255)
+    >>> pixels.format_description()
     'divided by 255'
-    >>> InputMeaning.from_json(pixels.to_json()) == pixels
+    >>> InputProcessing.from_json(pixels.to_json()) == pixels
     True
     """
 
@@ -114,7 +114,7 @@ class InputMeaning:
             if (
                 not isinstance(values, (tuple, list))
                 or len(values) > _MOST_NUMBERS
-                or not all(map(_finite, values))
+                or not all(map(_is_finite_number, values))
             ):
                 raise ConfigError(f"{name} of {self.name!r} takes finite numbers")
             object.__setattr__(self, name, tuple(map(float, values)))
@@ -124,7 +124,7 @@ class InputMeaning:
                 raise ConfigError(
                     f"{name} of {self.name!r} should be the least and the greatest number"
                 )
-        if not _finite(self.scale) or not self.scale or 0.0 in self.deviation:
+        if not _is_finite_number(self.scale) or not self.scale or 0.0 in self.deviation:
             raise ConfigError(
                 f"scale and deviation of {self.name!r} divide: neither can be 0 or infinite"
             )
@@ -133,11 +133,11 @@ class InputMeaning:
             if (
                 not isinstance(self.size, (tuple, list))
                 or len(self.size) != 2
-                or not all(_whole(length) and 0 < length < 1 << 20 for length in self.size)
+                or not all(_is_whole(length) and 0 < length < 1 << 20 for length in self.size)
             ):
                 raise ConfigError(f"size of {self.name!r} should be height and width")
             object.__setattr__(self, "size", tuple(self.size))
-        if not _finite(self.fill):
+        if not _is_finite_number(self.fill):
             raise ConfigError(f"fill of {self.name!r} should be a number")
         object.__setattr__(self, "fill", float(self.fill))
         if self.fit != "squeeze" and self.shortest_edge is not None:
@@ -145,7 +145,7 @@ class InputMeaning:
                 f"images of {self.name!r} are either letterboxed or cut from a shortest_edge"
             )
         if self.shortest_edge is not None and not (
-            _whole(self.shortest_edge) and 0 < self.shortest_edge < 1 << 16
+            _is_whole(self.shortest_edge) and 0 < self.shortest_edge < 1 << 16
         ):
             raise ConfigError(f"shortest_edge of {self.name!r} should be a number of pixels")
         given = self.transform
@@ -159,18 +159,18 @@ class InputMeaning:
 
     def to_json(self) -> dict[str, Any]:
         """Return the values that differ from the defaults, in their JSON form."""
-        return _plain(self)
+        return _to_plain(self)
 
     @classmethod
-    def from_json(cls, data: Any) -> InputMeaning:
+    def from_json(cls, data: Any) -> InputProcessing:
         """Make a meaning from the output of :meth:`to_json`; raise :class:`ConfigError` if it is
         malformed.
         """
         return _read(cls, data)
 
-    def words(self) -> str:
+    def format_description(self) -> str:
         """Return a short description of the steps."""
-        steps = [] if self.transform is None else [_of_transform(self.transform)]
+        steps = [] if self.transform is None else [_describe_transform(self.transform)]
         if self.colours == "convert":
             steps.append("grey and colour converted")
         if self.channel_order == "bgr":
@@ -203,7 +203,7 @@ class InputMeaning:
 
 
 @dataclass(frozen=True)
-class OutputMeaning:
+class OutputMetadata:
     """What one output of a model means.
 
     Parameters
@@ -221,7 +221,7 @@ class OutputMeaning:
 
     Examples
     --------
-    >>> OutputMeaning("scores", "logits", ("cat", "dog")).class_names
+    >>> OutputMetadata("scores", "logits", ("cat", "dog")).class_names
     ('cat', 'dog')
     """
 
@@ -240,31 +240,31 @@ class OutputMeaning:
         ):
             raise ConfigError(f"class_names of {self.name!r} should be a list of short texts")
         object.__setattr__(self, "class_names", tuple(names))
-        if not _whole(self.class_offset) or not 0 <= self.class_offset <= _MOST_CLASSES:
+        if not _is_whole(self.class_offset) or not 0 <= self.class_offset <= _MOST_CLASSES:
             raise ConfigError(f"class_offset of {self.name!r} should be a number of classes")
 
     def to_json(self) -> dict[str, Any]:
         """Return the values that differ from the defaults, in their JSON form."""
-        return _plain(self)
+        return _to_plain(self)
 
     @classmethod
-    def from_json(cls, data: Any) -> OutputMeaning:
+    def from_json(cls, data: Any) -> OutputMetadata:
         """Make a meaning from the output of :meth:`to_json`; raise :class:`ConfigError` if it is
         malformed.
         """
         return _read(cls, data)
 
 
-def _of_transform(description: Mapping[str, Any]) -> str:
+def _describe_transform(description: Mapping[str, Any]) -> str:
     from nnpipe.core.input_transform import transform_from
 
     try:
-        return transform_from(description).words()
+        return transform_from(description).format_description()
     except NNPipeError:  # a plugin's, which is not installed here
         return str(description["class"]).rpartition(".")[2]
 
 
-def _plain(value: Any) -> dict[str, Any]:
+def _to_plain(value: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for each in fields(value):
         held = getattr(value, each.name)
@@ -309,11 +309,11 @@ def is_name(value: Any) -> bool:
     return isinstance(value, str) and 0 < len(value) <= _LONGEST
 
 
-def _whole(value: Any) -> bool:
+def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _finite(value: Any) -> bool:
+def _is_finite_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and _is_finite(value)
 
 

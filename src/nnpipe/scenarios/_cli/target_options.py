@@ -21,33 +21,33 @@ from nnpipe.scenarios._cli.command import CommandParser, join_options
 from nnpipe.workflows.boards.agent.service import SYSTEMD
 from nnpipe.workflows.boards.board import SSHBoard
 from nnpipe.workflows.boards.install import (
-    Installed,
+    Installation,
     InstallPlan,
     TargetSettings,
     TargetState,
     plan_install,
 )
-from nnpipe.workflows.boards.packages import Platform, requirements
+from nnpipe.workflows.boards.packages import Platform, list_requirements
 
 _VERSION = re.compile(r"(\d{1,2})\.(\d{1,3})", re.ASCII)
 
 
-def plan_of(options: argparse.Namespace) -> InstallPlan:
+def create_install_plan(options: argparse.Namespace) -> InstallPlan:
     """Return what the options ask to install; the board is asked what it is."""
     board = SSHBoard.at(options.board, options.python)
     cls = find(options.what, Runtime)
-    runtime, server = _server(options.words, cls)
+    runtime, server = _parse_server(options.words, cls)
     settings = TargetSettings(
         runtime, options.name, NetworkProtocol(host=options.listen, port=options.port), server
     )
-    token = options.token_file or Path(f"{host_of(board)}.token")
+    token = options.token_file or Path(f"{get_board_host(board)}.token")
     if options.no_packages and options.package:
         raise ConfigError("--no-packages sends none, --package names one: give one of the two")
     packages = [] if options.no_packages else options.package
     return plan_install(board, settings, token_file=token, packages=packages)
 
 
-def bundle_of(options: argparse.Namespace) -> tuple[Platform, tuple[str, ...]]:
+def parse_bundle(options: argparse.Namespace) -> tuple[Platform, tuple[str, ...]]:
     """Return for which platform packages are gathered, and which; the folder must be new or
     empty.
     """
@@ -58,26 +58,26 @@ def bundle_of(options: argparse.Namespace) -> tuple[Platform, tuple[str, ...]]:
         raise ConfigError(
             f"--machine {options.machine!r}: expected a processor such as aarch64 or x86_64"
         )
-    glibc = None if options.glibc == "musl" else _version(options.glibc, "--glibc")
+    glibc = None if options.glibc == "musl" else _parse_version(options.glibc, "--glibc")
     platform = Platform(
-        options.machine, _version(options.python_version, "--python-version"), glibc
+        options.machine, _parse_version(options.python_version, "--python-version"), glibc
     )
-    return platform, tuple(options.package or requirements(find(options.what, Runtime)))
+    return platform, tuple(options.package or list_requirements(find(options.what, Runtime)))
 
 
-def host_of(board: SSHBoard) -> str:
+def get_board_host(board: SSHBoard) -> str:
     """Return the name or address of a board's machine, without user and port."""
     return board.connection.target[-1].rpartition("@")[2]
 
 
-def _server(words: Sequence[str], cls: type[Runtime]) -> tuple[Runtime, ServerOptions]:
+def _parse_server(words: Sequence[str], cls: type[Runtime]) -> tuple[Runtime, ServerOptions]:
     parser = CommandParser(prog="nnpipe target install ... --", add_help=False, allow_abbrev=False)
     join_options(parser, "target", [ServerOptions, cls])
     options = parser.parse_args(list(words))
     return cls.from_argparse(options), ServerOptions.from_argparse(options)
 
 
-def _version(text: str, flag: str) -> tuple[int, int]:
+def _parse_version(text: str, flag: str) -> tuple[int, int]:
     found = _VERSION.fullmatch(text)
     if found is None:
         raise ConfigError(f"{flag} {text!r}: expected a version such as 3.12")
@@ -88,7 +88,7 @@ _KINDS = {SYSTEMD: "a service of the user's systemd, started with the board"}
 _PLAIN = "a plain process, since the user has no systemd; it does not start with the board"
 
 
-def plan_text(plan: InstallPlan) -> str:
+def describe_install_plan(plan: InstallPlan) -> str:
     """Return what an installation does, a line for each step."""
     settings, facts = plan.settings, plan.facts
     replaces = " (there is one, which is replaced)" if settings.name in facts.targets else ""
@@ -103,7 +103,7 @@ def plan_text(plan: InstallPlan) -> str:
     return "\n".join(f"{name:9} {text}" for name, text in lines.items())
 
 
-def installed_text(done: Installed) -> str:
+def describe_installed(done: Installation) -> str:
     """Return what was installed, and the device for the file of devices."""
     plan, state = done.plan, done.state
     lines = [
@@ -115,10 +115,10 @@ def installed_text(done: Installed) -> str:
         lines[1:1] = [
             f"it ends when {user} logs out of the board, unless: sudo loginctl enable-linger {user}"
         ]
-    return "\n".join([*lines, "for devices.yaml:", _device(plan)])
+    return "\n".join([*lines, "for devices.yaml:", _format_device(plan)])
 
 
-def states_table(states: Sequence[TargetState]) -> str:
+def format_target_states(states: Sequence[TargetState]) -> str:
     """Return a table of targets."""
     rows = [
         (
@@ -146,15 +146,18 @@ def states_table(states: Sequence[TargetState]) -> str:
     return to_text(Table(header, tuple(tuple(Cell(text) for text in row) for row in rows)))
 
 
-def _device(plan: InstallPlan) -> str:
+def _format_device(plan: InstallPlan) -> str:
     protocol = plan.settings.protocol
-    if protocol.exposed():
-        name, arguments = "NetworkProtocol", {"host": host_of(plan.board), "port": protocol.port}
+    if protocol.is_exposed():
+        name, arguments = (
+            "NetworkProtocol",
+            {"host": get_board_host(plan.board), "port": protocol.port},
+        )
     else:
         name, arguments = "SSHProtocol", {"host": plan.board.address, "port": protocol.port}
         arguments |= {} if plan.board.python == "python3" else {"python": plan.board.python}
     device = {
-        "name": host_of(plan.board),
+        "name": get_board_host(plan.board),
         "protocol": {"class": name, "arguments": arguments},
         "remote": {"token_file": str(plan.token_file)},
         "runtimes": [type(plan.settings.runtime).__name__],

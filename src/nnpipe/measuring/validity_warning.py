@@ -59,7 +59,7 @@ predicts nothing is often the fastest.
 
 
 @dataclass(frozen=True)
-class Doubt:
+class ValidityWarning:
     """One reason to distrust the measured values of a run.
 
     Parameters

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nnpipe.core.batching import all_for_batch, for_batch
+from nnpipe.core.batching import set_batch_size, set_batch_sizes
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import ConfigError, NNPipeError
-from nnpipe.core.messages import nearest
+from nnpipe.core.messages import suggest_name
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.plan import Plan
 from nnpipe.core.registry import find
@@ -23,7 +23,7 @@ _Step = tuple[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Way:
+class Recipe:
     """One way to compile and run a model; without a runtime, it runs in its own framework.
 
     Parameters
@@ -41,7 +41,7 @@ class Way:
     --------
     >>> from nnpipe import ModelCompiler, Runtime, find
     >>> quantizer, runtime = find("ONNXStaticQuantizer", ModelCompiler)(), find("ONNXRuntime", Runtime)(num_threads=2)
-    >>> Way("int8, two threads", (quantizer,), runtime).title
+    >>> Recipe("int8, two threads", (quantizer,), runtime).title
     'int8, two threads'
     """
 
@@ -52,7 +52,7 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedRecipe:
     """A way for one model, with the model's wrapper and the formats between the stages."""
 
     title: str
@@ -63,12 +63,12 @@ class Planned:
     plan: Plan | None = field(default=None)
 
 
-def _openvino(**arguments: Any) -> list[tuple[list[_Step], str]]:
+def _list_openvino_chains(**arguments: Any) -> list[tuple[list[_Step], str]]:
     last = ("OpenVINOCompiler", arguments)
     return [([last], "OpenVINORuntime"), ([("TFLiteCompiler", {}), last], "OpenVINORuntime")]
 
 
-def _tflite(target: str) -> list[tuple[list[_Step], str]]:
+def _list_tflite_chains(target: str) -> list[tuple[list[_Step], str]]:
     return [
         ([(name, {"target": target})], "LiteRTRuntime")
         for name in ("TFLiteCompiler", "TorchToTFLite")
@@ -82,18 +82,20 @@ _WAYS: Mapping[str, list[tuple[list[_Step], str]]] = {
     "onnx-float16": [([("ONNXFloat16", {})], "ONNXRuntime")],
     "onnx-int8": [([("ONNXStaticQuantizer", {})], "ONNXRuntime")],
     "onnx-dynamic": [([("ONNXDynamicQuantizer", {})], "ONNXRuntime")],
-    "openvino": _openvino(),
-    "openvino-float16": _openvino(precision="fp16"),
-    "openvino-int8": _openvino(precision="int8"),
-    "tflite": [([], "LiteRTRuntime"), *_tflite("default")],
-    "tflite-float16": _tflite("float16"),
-    "tflite-dynamic": _tflite("dynamic"),
-    "tflite-int8": _tflite("int8"),
+    "openvino": _list_openvino_chains(),
+    "openvino-float16": _list_openvino_chains(precision="fp16"),
+    "openvino-int8": _list_openvino_chains(precision="int8"),
+    "tflite": [([], "LiteRTRuntime"), *_list_tflite_chains("default")],
+    "tflite-float16": _list_tflite_chains("float16"),
+    "tflite-dynamic": _list_tflite_chains("dynamic"),
+    "tflite-int8": _list_tflite_chains("int8"),
     "c": [
         ([*steps, ("CCompiler", {})], "CRuntime")
-        for steps in ([], *(chain for chain, _ in _tflite("default")))
+        for steps in ([], *(chain for chain, _ in _list_tflite_chains("default")))
     ],
-    "c-int8": [([*chain, ("CCompiler", {})], "CRuntime") for chain, _ in _tflite("int8")],
+    "c-int8": [
+        ([*chain, ("CCompiler", {})], "CRuntime") for chain, _ in _list_tflite_chains("int8")
+    ],
     "iree": [([("IREECompiler", {})], "IREERuntime")],
     "tvm": [([("TVMCompiler", {})], "TVMRuntime")],
     "executorch": [([("ExecuTorchCompiler", {})], "ExecuTorchRuntime")],
@@ -113,30 +115,30 @@ USUAL = ("onnx", "onnx-int8", "openvino", "openvino-int8", "tflite", "tflite-int
 """The ways that are compared by default."""
 
 
-def ways() -> tuple[str, ...]:
+def recipes() -> tuple[str, ...]:
     """Return the short names of the ways to compile and run a model.
 
     Examples
     --------
-    >>> "onnx-int8" in ways()
+    >>> "onnx-int8" in recipes()
     True
     """
     return (AS_IS, *_WAYS)
 
 
-def planned(
-    way: str | Way,
+def plan_recipe(
+    way: str | Recipe,
     models: Sequence[tuple[ModelWrapper, Path]],
     *,
     batch_size: int = 1,
     remote: bool = False,
-) -> Planned:
+) -> PlannedRecipe:
     """Return the first chain of a way that fits a model.
 
     Parameters
     ----------
     way
-        A short name of :func:`ways`, or a :class:`Way`.
+        A short name of :func:`recipes`, or a :class:`Recipe`.
     models
         Wrappers that open the model, each with its file; the first one that fits a chain is used.
     batch_size
@@ -152,19 +154,19 @@ def planned(
     NNPipeError
         If a required package is not installed.
     """
-    if not isinstance(way, (str, Way)):
+    if not isinstance(way, (str, Recipe)):
         raise ConfigError(
             f"a way is a short name such as 'onnx-int8', or a Way, not {type(way).__name__}"
         )
     name = way if isinstance(way, str) else way.title
-    if way == AS_IS or (isinstance(way, Way) and way.runtime is None):
-        if isinstance(way, Way) and (way.compilers or way.export):
+    if way == AS_IS or (isinstance(way, Recipe) and way.runtime is None):
+        if isinstance(way, Recipe) and (way.compilers or way.export):
             raise ConfigError(f"{name}: a compiled model needs a runtime")
-        return Planned(name, *models[0])
+        return PlannedRecipe(name, *models[0])
     refused: list[NNPipeError] = []
-    export = way.export if isinstance(way, Way) else None
-    chains = _chains(way)
-    for lead in ((), () if isinstance(way, Way) else (find("ONNXToTorch", ModelCompiler)(),)):
+    export = way.export if isinstance(way, Recipe) else None
+    chains = _build_chains(way)
+    for lead in ((), () if isinstance(way, Recipe) else (find("ONNXToTorch", ModelCompiler)(),)):
         for wrapper, path in models:
             for compilers, runtime in chains:
                 try:
@@ -175,18 +177,21 @@ def planned(
                 except NNPipeError as error:
                     refused.append(error)
                     continue
-                fixed = all_for_batch((*lead, *compilers), batch_size)
-                return Planned(name, wrapper, path, fixed, for_batch(runtime, batch_size), plan)
+                fixed = set_batch_sizes((*lead, *compilers), batch_size)
+                return PlannedRecipe(
+                    name, wrapper, path, fixed, set_batch_size(runtime, batch_size), plan
+                )
     raise type(refused[0])(f"{name}: {refused[0]}" if name else str(refused[0]))
 
 
-def _chains(way: str | Way) -> list[tuple[tuple[ModelCompiler, ...], Runtime]]:
-    if isinstance(way, Way):
+def _build_chains(way: str | Recipe) -> list[tuple[tuple[ModelCompiler, ...], Runtime]]:
+    if isinstance(way, Recipe):
         assert way.runtime is not None
         return [(way.compilers, way.runtime)]
     if way not in _WAYS:
         raise ConfigError(
-            f"there is no way {way!r}{nearest(way, ways())}; there are: {', '.join(ways())}"
+            f"there is no way {way!r}{suggest_name(way, recipes())}; there are: "
+            f"{', '.join(recipes())}"
         )
     return [
         (

@@ -13,25 +13,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.artifact import Artifact, get_sidecar_path
 from nnpipe.core.compiler import Calibration, ModelCompiler
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.core.meaning import Meaning, differing
-from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
+from nnpipe.core.model_metadata import ModelMetadata, find_differences
+from nnpipe.core.tensor_metadata import InputProcessing, OutputMetadata
 from nnpipe.core.tensors import IOSpec, TensorSpec
 
 IO = IOSpec((TensorSpec("x", (None, 4), "float32"),), (TensorSpec("y", (None, 2), "float32"),))
-MEANING = Meaning(
+MEANING = ModelMetadata(
     (
-        InputMeaning(
+        InputProcessing(
             "x", "image", sample_range=(0, 16), scale=16, mean=(0.5,), layout="nchw", size=(8, 8)
         ),
     ),
-    (OutputMeaning("y", "logits", ("cat", "dog"), 1),),
+    (OutputMetadata("y", "logits", ("cat", "dog"), 1),),
 )
 NUMBERS = st.floats(-1e30, 1e30).filter(bool)
 INPUTS = st.builds(
-    InputMeaning,
+    InputProcessing,
     name=st.text(min_size=1, max_size=20),
     kind=st.sampled_from(["image", "features", "other"]),
     sample_range=st.none() | st.tuples(NUMBERS, NUMBERS).map(lambda ends: tuple(sorted(ends))),
@@ -47,9 +47,9 @@ INPUTS = st.builds(
 
 
 @given(INPUTS)
-def test_json_changes_nothing(each: InputMeaning) -> None:
-    meaning = Meaning((each,), (OutputMeaning("y", "probabilities", ("a",)),))
-    assert Meaning.from_json(json.loads(json.dumps(meaning.to_json()))) == meaning
+def test_json_changes_nothing(each: InputProcessing) -> None:
+    meaning = ModelMetadata((each,), (OutputMetadata("y", "probabilities", ("a",)),))
+    assert ModelMetadata.from_json(json.loads(json.dumps(meaning.to_json()))) == meaning
 
 
 @pytest.mark.parametrize(
@@ -88,13 +88,13 @@ def test_json_changes_nothing(each: InputMeaning) -> None:
 )
 def test_what_is_no_meaning_is_refused_in_one_line(data: Any, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        Meaning.from_json(data)
+        ModelMetadata.from_json(data)
     assert "\n" not in str(caught.value)
     path = tmp_path / "m.bin"
     path.write_bytes(b"m")
-    Artifact.of(path, "onnx", IO)
-    said = json.loads(sidecar_of(path).read_text())
-    sidecar_of(path).write_text(json.dumps({**said, "meaning": data}))
+    Artifact.create(path, "onnx", IO)
+    said = json.loads(get_sidecar_path(path).read_text())
+    get_sidecar_path(path).write_text(json.dumps({**said, "meaning": data}))
     with pytest.raises(ArtifactError, match="not a model's description"):
         Artifact.read(path)
 
@@ -105,7 +105,7 @@ def test_what_is_no_meaning_is_refused_in_one_line(data: Any, tmp_path: Path) ->
 def test_a_description_cannot_exhaust_whoever_reads_it(text: str, tmp_path: Path) -> None:
     path = tmp_path / "m.bin"
     path.write_bytes(b"m")
-    sidecar_of(path).write_text(text)
+    get_sidecar_path(path).write_text(text)
     with pytest.raises(ArtifactError, match="not a model's description"):
         Artifact.read(path)
 
@@ -113,11 +113,11 @@ def test_a_description_cannot_exhaust_whoever_reads_it(text: str, tmp_path: Path
 def test_it_stands_beside_the_file_and_older_files_have_none(tmp_path: Path) -> None:
     path = tmp_path / "m.bin"
     path.write_bytes(b"m")
-    assert Artifact.of(path, "onnx", IO, meaning=MEANING) == Artifact.read(path)
+    assert Artifact.create(path, "onnx", IO, meaning=MEANING) == Artifact.read(path)
     assert Artifact.read(path).meaning == MEANING
-    said = json.loads(sidecar_of(path).read_text())
+    said = json.loads(get_sidecar_path(path).read_text())
     del said["meaning"]
-    sidecar_of(path).write_text(json.dumps(said))
+    get_sidecar_path(path).write_text(json.dumps(said))
     assert Artifact.read(path).meaning is None
 
 
@@ -134,7 +134,7 @@ class Copier(ModelCompiler):
         assert calibration is not None
         assert len(list(calibration())) == 3
         path.write_bytes(artifact.path.read_bytes())
-        return Artifact.of(path, "onnx", artifact.io)
+        return Artifact.create(path, "onnx", artifact.io)
 
 
 def test_every_compiler_carries_it_on_with_the_range_that_it_was_calibrated_on(
@@ -142,7 +142,7 @@ def test_every_compiler_carries_it_on_with_the_range_that_it_was_calibrated_on(
 ) -> None:
     path = tmp_path / "m.bin"
     path.write_bytes(b"m")
-    source = Artifact.of(path, "onnx", IO, meaning=MEANING)
+    source = Artifact.create(path, "onnx", IO, meaning=MEANING)
     batches = [{"x": np.full((1, 4), number, np.float32)} for number in (-2, 0, 5)]
     made = Copier().compile(source, tmp_path / "made.bin", lambda: batches)
     assert made.meaning is not None
@@ -150,11 +150,11 @@ def test_every_compiler_carries_it_on_with_the_range_that_it_was_calibrated_on(
     assert made.meaning.inputs[0].scale == 16
     assert made.meaning.outputs == MEANING.outputs
     assert Artifact.read(tmp_path / "made.bin") == made
-    assert Artifact.of(path, "onnx", IO, parent=source).meaning == MEANING
+    assert Artifact.create(path, "onnx", IO, parent=source).meaning == MEANING
 
 
 def test_differences_are_told_step_by_step() -> None:
-    used = Meaning(
-        (InputMeaning("x", "image", scale=255, mean=(0.5,), layout="nchw", size=(8, 8)),)
+    used = ModelMetadata(
+        (InputProcessing("x", "image", scale=255, mean=(0.5,), layout="nchw", size=(8, 8)),)
     )
-    assert differing(MEANING, used) == {"scale": (16.0, 255.0)}
+    assert find_differences(MEANING, used) == {"scale": (16.0, 255.0)}

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.measuring.quality_doubts import quality_doubts
+from nnpipe.measuring.quality_warnings import check_quality
 from nnpipe.measuring.run import Run
-from nnpipe.tasks.classification.task import chance_p_value
+from nnpipe.tasks.classification.task import compute_chance_p_value
 
 PLAIN = Run("r", (), {}, {}, {}, {}, {})
 
@@ -24,7 +24,7 @@ def judged(truth: Any, predicted: Any) -> Run:
 
 
 def kinds(run: Run) -> list[str]:
-    return [doubt.kind for doubt in quality_doubts(run)]
+    return [doubt.kind for doubt in check_quality(run)]
 
 
 def test_the_chance_of_being_right_by_luck_is_that_of_dealing_predictions_out_anew() -> None:
@@ -33,7 +33,7 @@ def test_the_chance_of_being_right_by_luck_is_that_of_dealing_predictions_out_an
     counts = np.bincount(truth, minlength=4), np.bincount(told, minlength=4)
     dealt = np.array([np.count_nonzero(random.permutation(told) == truth) for _ in range(4000)])
     for right in range(8, 28, 3):
-        p = chance_p_value(*counts, right)
+        p = compute_chance_p_value(*counts, right)
         assert p is not None
         assert abs(p - np.mean(dealt >= right)) < 0.03
 
@@ -148,10 +148,10 @@ def test_what_nobody_said_and_what_was_overridden_are_doubts() -> None:
     )
     assert (
         "which went in as they are (0 to 16); say it with --scale"
-        in quality_doubts(unknown)[0].reason
+        in check_quality(unknown)[0].reason
     )
     changed = replace(
         PLAIN, preparation={"source": "description", "overridden": {"scale": [16.0, 255.0]}}
     )
-    assert "scale: 255.0 instead of 16.0" in quality_doubts(changed)[0].reason
-    assert quality_doubts(PLAIN) == ()
+    assert "scale: 255.0 instead of 16.0" in check_quality(changed)[0].reason
+    assert check_quality(PLAIN) == ()
