@@ -148,7 +148,7 @@ def test_what_cannot_meet_a_constraint_is_stopped_although_it_is_fastest(
     assert threads(rank_candidates(sweep, judged)[0].done.point) == 3
     fastest = next(each for each in done if threads(each.point) == 1)
     assert fastest.stopped.startswith("accuracy >= 0.8: fails")
-    told = explain_no_winner([each for each in judged if each.done.stopped], {})
+    told = explain_no_winner(sweep, [each for each in judged if each.done.stopped], {})
     assert any("accuracy >= 0.8: fails" in line for line in told)
 
 

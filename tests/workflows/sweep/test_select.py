@@ -174,7 +174,7 @@ def test_what_predicts_nothing_is_not_chosen_unless_told(accepted: list[str]) ->
         : 1 + bool(accepted)
     ] or accepted
     assert judged[0].qualifies == bool(accepted)
-    reasons = explain_no_winner(judged, {second.title: "x"})
+    reasons = explain_no_winner(sweep, judged, {second.title: "x"})
     assert ("accept_doubts: [chance, constant] would let it be chosen" in reasons[0]) == (
         not accepted
     )

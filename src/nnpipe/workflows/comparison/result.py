@@ -20,19 +20,15 @@ from nnpipe.measuring.constraints import (
     check_consistent,
     get_metric_quantity,
 )
-from nnpipe.measuring.quality_warnings import check_quality
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.measuring.run import Run
-from nnpipe.measuring.validity_warning import BARRING
 from nnpipe.report.document import Table
-from nnpipe.report.inputs.candidate import explain_unequal_work
-from nnpipe.report.inputs.quality import Quality
 from nnpipe.report.quantity_text import format_figure
 from nnpipe.report.sections.comparison import build_comparison_table, describe_comparison
 from nnpipe.report.writers.terminal import to_text
+from nnpipe.workflows.decision import DecisionRule
 from nnpipe.workflows.notebook import format_html_table
 from nnpipe.workflows.sweep.estimates import Figures
-from nnpipe.workflows.sweep.select import Claim, tell
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -183,45 +179,26 @@ class ComparisonResult:
             )
         check_consistent(wanted)
         metric = get_metric_quantity(by)
-        level = 1 - (1 - confidence) / max(len(wanted), 1)
-        able: list[tuple[float, str]] = []
-        why: list[str] = []
-        for run in self.comparison.whole:
-            figures = self._compute_figures(run)
-            claims = [
-                _check_constraint(each, figures, level, run.title == self.reference)
-                for each in wanted
-            ]
-            value = figures.get_figure(metric, level).value
-            failing = [tell(claim) for claim in claims if not claim.holds]
-            failing += [doubt.reason for doubt in check_quality(run) if doubt.kind in BARRING]
-            if value is None:
-                failing.append(f"{by} is not known: {figures.get_figure(metric, level).reason}")
-            if failing or value is None:
-                why.append(f"{run.title}: {'; '.join(failing)}")
-            else:
-                able.append((value if metric.less_is_better else -value, run.title))
+        rule = DecisionRule(tuple(wanted), metric, confidence)
+        figures = {run.title: self._compute_figures(run) for run in self.comparison.whole}
+        able = rule.rank(figures)
         if not able:
+            why = [
+                f"{title}: {'; '.join(rule.explain_exclusion(each))}"
+                for title, each in figures.items()
+            ]
             raise ConfigError(
                 "no candidate surely satisfies all constraints:\n  " + "\n  ".join(why)
             )
-        title = min(able)[1]
+        title = able[0]
         run = self.comparison.run_of(title)
-        if metric.of_calls:
-            judged = {each: Quality.from_run(self.comparison.run_of(each)) for _, each in able}
-            for other, quality in judged.items():
-                if unlike := explain_unequal_work(judged[title], quality):
-                    raise ConfigError(
-                        f"{by} does not say which of {title!r} and {other!r} is better: {unlike}"
-                    )
-        return Choice(
-            title,
-            self.files[title],
-            run,
-            metric,
-            self._compute_figures(run).get_figure(metric, level),
-            tuple(wanted),
-        )
+        for other in able:
+            if unlike := rule.explain_unequal_work(run, self.comparison.run_of(other)):
+                raise ConfigError(
+                    f"{by} does not say which of {title!r} and {other!r} is better: {unlike}"
+                )
+        figure = figures[title].get_figure(metric, rule.level)
+        return Choice(title, self.files[title], run, metric, figure, tuple(wanted))
 
     def save(self, path: str | Path) -> None:
         """Write all measurements to a result file, as ``nnpipe compare`` does; ``nnpipe
@@ -304,12 +281,3 @@ class Choice:
         }
         write_text(folder / "choice.json", json.dumps(choice, indent=1) + "\n")
         return destination
-
-
-def _check_constraint(
-    constraint: MetricConstraint, figures: Figures, level: float, is_reference: bool
-) -> Claim:
-    if is_reference and constraint.metric.compared:  # compared with itself
-        return Claim(constraint, Figure.exactly(0.0), constraint.evaluate(Figure.exactly(0.0)))
-    figure = figures.get_figure(constraint.metric, level)
-    return Claim(constraint, figure, constraint.evaluate(figure))

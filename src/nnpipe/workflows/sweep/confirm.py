@@ -21,19 +21,12 @@ from nnpipe.measuring.validity_warning import ValidityWarning
 from nnpipe.report.quantity_text import format_figure
 from nnpipe.workflows.candidates.measure import record_source_outputs
 from nnpipe.workflows.candidates.model_process import ModelProcess
+from nnpipe.workflows.decision import Claim, format_barring_warnings
 from nnpipe.workflows.journal import Journal, Outcome, get_error_message
 from nnpipe.workflows.sweep.estimates import Figures
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.run import FinishedPoint, compile_point, measure_point
-from nnpipe.workflows.sweep.select import (
-    Claim,
-    EvaluatedPoint,
-    build_claims,
-    compute_confidence_level,
-    filter_barring_doubts,
-    format_barring_doubts,
-    tell,
-)
+from nnpipe.workflows.sweep.select import EvaluatedPoint
 
 log = logging.getLogger("nnpipe")
 
@@ -96,14 +89,16 @@ def remeasure_winner(
         # Outputs of the same file are held against those of its source the first time alone.
         agreement = outcome.run.verification or candidate.run.verification
         figures = Figures(replace(outcome.run, verification=agreement), candidate.reference)
-        claims = build_claims(sweep, figures)
-        barred = filter_barring_doubts(sweep, figures.doubts)
+        claims = sweep.rule.check_constraints(figures)
+        barred = sweep.rule.find_barring_warnings(figures.doubts)
         if barred:
-            refuted[candidate.title] = format_barring_doubts(barred)
+            refuted[candidate.title] = format_barring_warnings(barred)
             continue
         if all(claim.holds for claim in claims):
             return _build_confirmation(sweep, candidate, figures, claims, refuted)
-        refuted[candidate.title] = "; ".join(tell(claim) for claim in claims if not claim.holds)
+        refuted[candidate.title] = "; ".join(
+            claim.describe() for claim in claims if not claim.holds
+        )
     return Confirmation(None, None, (), refuted)
 
 
@@ -114,7 +109,7 @@ def _build_confirmation(
     claims: tuple[Claim, ...],
     refuted: Mapping[str, str],
 ) -> Confirmation:
-    level = compute_confidence_level(sweep)
+    level = sweep.rule.level
     found = {metric.name: figures.get_figure(metric, level) for metric in sweep.metrics}
     doubts = (*figures.doubts, *_find_discrepancies(sweep, chosen, found))
     return Confirmation(

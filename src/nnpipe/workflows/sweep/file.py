@@ -19,6 +19,7 @@ from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.quantities import Quantity, find_quantity
 from nnpipe.measuring.validity_warning import BARRING
 from nnpipe.workflows.candidates.model_process import LimitOptions
+from nnpipe.workflows.decision import DecisionRule
 from nnpipe.workflows.devices.device import USUAL, Device, Fleet, parse_fleet, read_devices
 from nnpipe.workflows.devices.device_measuring import PATIENCE
 from nnpipe.workflows.pipeline.entries import (
@@ -254,6 +255,12 @@ class Sweep:
         """
         own = tuple(each for each in self.points if each.device == device or each.runtime is None)
         return replace(self, points=own, trained_competes=self.trained_competes and device.here)
+
+    @property
+    def rule(self) -> DecisionRule:
+        """The rule by which its candidates are judged and the best is chosen."""
+        accepted = frozenset(self.accept_doubts)
+        return DecisionRule(self.constraints, self.choose, self.confidence, accepted)
 
     def can_be_chosen(self, point: Point) -> bool:
         """Return whether a point may be chosen; models as trained may be there for comparison

@@ -26,21 +26,14 @@ from nnpipe.measuring.run import Run
 from nnpipe.measuring.statistics import count_samples_needed
 from nnpipe.report.inputs.quality import Quality, is_comparable
 from nnpipe.report.quantity_text import format_figure
+from nnpipe.workflows.decision import Claim, format_barring_warnings
 from nnpipe.workflows.journal import Outcome
 from nnpipe.workflows.sweep.budget import BudgetUse, MeasuringTime
 from nnpipe.workflows.sweep.estimates import Figures, on_samples_of, sample_count
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.points import Point
 from nnpipe.workflows.sweep.run import FinishedPoint
-from nnpipe.workflows.sweep.select import (
-    Claim,
-    build_claims,
-    compute_confidence_level,
-    compute_race_level,
-    filter_barring_doubts,
-    format_barring_doubts,
-    tell,
-)
+from nnpipe.workflows.sweep.select import compute_race_level
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 
 BETWEEN_STARTS = 0.05
@@ -99,11 +92,13 @@ class RaceStanding:
         if not self.sweep.can_be_chosen(self.point):
             return "it is only there for comparison"
         if self.complete:
-            barred = filter_barring_doubts(self.sweep, self.figures.doubts)
+            barred = self.sweep.rule.find_barring_warnings(self.figures.doubts)
             if barred:
-                return format_barring_doubts(barred)
+                return format_barring_warnings(barred)
             return "; ".join(
-                tell(claim) for claim in build_claims(self.sweep, self.figures) if not claim.holds
+                claim.describe()
+                for claim in self.sweep.rule.check_constraints(self.figures)
+                if not claim.holds
             )
         return "; ".join(self._find_failures())
 
@@ -177,7 +172,7 @@ class RaceStanding:
         """Return what the full measurement will probably find of a metric: the same value, told
         more exactly.
         """
-        known = self.figures.get_figure(metric, compute_confidence_level(self.sweep))
+        known = self.figures.get_figure(metric, self.sweep.rule.level)
         if known.value is None or self.is_known(metric):
             return known
         if not (math.isfinite(known.low) and math.isfinite(known.high)):
@@ -193,26 +188,19 @@ class RaceStanding:
         return self.sweep.constraints
 
     def _choose_level(self, metric: Quantity) -> float:
-        return (
-            compute_confidence_level(self.sweep)
-            if self.is_known(metric)
-            else compute_race_level(self.sweep)
-        )
+        return self.sweep.rule.level if self.is_known(metric) else compute_race_level(self.sweep)
 
     def _find_failures(self) -> Iterator[str]:
         for each in self._constraints:
             known = self.figures.get_figure(each.metric, self._choose_level(each.metric))
-            claim = Claim(each, known, each.evaluate(known))
+            claim = Claim.check(each, known)
             # A full measurement of what is known would come to the same verdict, "cannot be told"
             # included.
             if (self.is_known(each.metric) and not claim.holds) or each.evaluate(
                 self._compute_interval(each.metric)
             ) is False:
-                yield tell(
-                    replace(claim, holds=False)
-                    if claim.holds is None and known.value is not None
-                    else claim
-                )
+                undecided = claim.holds is None and known.value is not None
+                yield (replace(claim, holds=False) if undecided else claim).describe()
 
     def _compute_interval(self, metric: Quantity) -> Figure:
         known = self.figures.get_figure(metric, self._choose_level(metric))

@@ -12,14 +12,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from nnpipe.measuring.constraints import Figure, MetricConstraint
+from nnpipe.measuring.constraints import Figure
 from nnpipe.measuring.pareto_front import compute_front_shares, on_front
 from nnpipe.measuring.racing import compute_interval_confidence
 from nnpipe.measuring.run import Run
-from nnpipe.measuring.validity_warning import BARRING, ValidityWarning
-from nnpipe.report.inputs.candidate import explain_unequal_work
-from nnpipe.report.inputs.quality import Quality
-from nnpipe.report.quantity_text import format_figure, format_quantity
+from nnpipe.measuring.validity_warning import ValidityWarning
+from nnpipe.workflows.decision import Claim, format_barring_warnings
 from nnpipe.workflows.sweep.estimates import Figures, sample_metric
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.run import FinishedPoint
@@ -27,26 +25,6 @@ from nnpipe.workflows.sweep.run import FinishedPoint
 _DRAWS = 2000
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A constraint with its measured metric; ``holds`` is ``None`` if the data cannot decide."""
-
-    constraint: MetricConstraint
-    figure: Figure
-    holds: bool | None
-
-    @property
-    def more(self) -> float | None:
-        """The factor of samples that would decide it if the metric kept its value; ``None`` if
-        it is unknown.
-        """
-        value, bound = self.figure.value, self.constraint.bound
-        if self.holds is not None or value is None or value == bound:
-            return None
-        half = max(self.figure.high - value, value - self.figure.low)
-        return max(1.1, (half / abs(bound - value)) ** 2) if math.isfinite(half) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,14 +82,13 @@ def evaluate_points(sweep: Sweep, done: Sequence[FinishedPoint]) -> tuple[Evalua
     # A race stops a candidate because of its figures, so these have intervals that hold all the
     # same.
     levels = [
-        compute_race_level(sweep) if each.stopped else compute_confidence_level(sweep)
-        for each, _ in measured
+        compute_race_level(sweep) if each.stopped else sweep.rule.level for each, _ in measured
     ]
     figures = [
         {metric.name: each.get_figure(metric, level) for metric in sweep.metrics}
         for each, level in zip(known, levels, strict=True)
     ]
-    barred = [filter_barring_doubts(sweep, own.doubts) for own in known]
+    barred = [sweep.rule.find_barring_warnings(own.doubts) for own in known]
     whole = np.array(
         [not each.stopped and not bars for (each, _), bars in zip(measured, barred, strict=True)]
     )
@@ -126,7 +103,7 @@ def evaluate_points(sweep: Sweep, done: Sequence[FinishedPoint]) -> tuple[Evalua
             own.run,
             own.reference,
             told,
-            build_claims(sweep, own, level),
+            sweep.rule.check_constraints(own, level),
             bool(front),
             float(share),
             own.doubts,
@@ -138,33 +115,6 @@ def evaluate_points(sweep: Sweep, done: Sequence[FinishedPoint]) -> tuple[Evalua
     )
 
 
-def filter_barring_doubts(
-    sweep: Sweep, doubts: Sequence[ValidityWarning]
-) -> tuple[ValidityWarning, ...]:
-    """Return the doubts that keep a candidate of a sweep from being chosen."""
-    return tuple(
-        doubt for doubt in doubts if doubt.kind in BARRING and doubt.kind not in sweep.accept_doubts
-    )
-
-
-def format_barring_doubts(doubts: Sequence[ValidityWarning]) -> str:
-    """Return such doubts as text, with the setting that would accept them."""
-    kinds = ", ".join(dict.fromkeys(doubt.kind for doubt in doubts))
-    return (
-        f"{'; '.join(doubt.reason for doubt in doubts)} (accept_doubts: [{kinds}] would let it be "
-        f"chosen)"
-    )
-
-
-def compute_confidence_level(sweep: Sweep) -> float:
-    """Return the confidence of each interval, so that all claims hold together with the sweep's
-    confidence.
-
-    The risk is divided equally among the claims (C. E. Bonferroni, 1936).
-    """
-    return 1 - (1 - sweep.confidence) / max(len(sweep.constraints), 1)
-
-
 def compute_race_level(sweep: Sweep) -> float:
     """Return the confidence of each interval of a race, so that all hold together however often
     they are looked at.
@@ -172,31 +122,14 @@ def compute_race_level(sweep: Sweep) -> float:
     return compute_interval_confidence(sweep.confidence, len(sweep.points), len(sweep.metrics))
 
 
-def build_claims(sweep: Sweep, figures: Figures, level: float | None = None) -> tuple[Claim, ...]:
-    """Return a claim for each constraint, by default with the confidence of
-    :func:`compute_confidence_level`.
-    """
-    found = []
-    for constraint in sweep.constraints:
-        known = figures.get_figure(
-            constraint.metric, compute_confidence_level(sweep) if level is None else level
-        )
-        found.append(Claim(constraint, known, constraint.evaluate(known)))
-    return tuple(found)
-
-
 def rank_candidates(sweep: Sweep, judged: Sequence[EvaluatedPoint]) -> list[EvaluatedPoint]:
     """Return the candidates that qualify, sorted by the metric ``choose``, the best first."""
-    name, sign = sweep.choose.name, 1 if sweep.choose.less_is_better else -1
-
-    def make_sort_key(one: EvaluatedPoint) -> tuple[float, str]:
-        value = one.figures[name].value
-        return (math.inf if value is None else sign * value), one.title
-
-    return sorted(
-        (one for one in judged if one.qualifies and sweep.can_be_chosen(one.done.point)),
-        key=make_sort_key,
-    )
+    able = {
+        one.title: one for one in judged if one.qualifies and sweep.can_be_chosen(one.done.point)
+    }
+    name = sweep.choose.name
+    order = sweep.rule.sort_by_value({title: one.figures[name] for title, one in able.items()})
+    return [able[title] for title in order]
 
 
 def find_ties(sweep: Sweep, chosen: EvaluatedPoint, others: Sequence[EvaluatedPoint]) -> list[str]:
@@ -205,23 +138,18 @@ def find_ties(sweep: Sweep, chosen: EvaluatedPoint, others: Sequence[EvaluatedPo
 
     Nor do those whose calls are other work, such as longer answers, if it is a figure of calls.
     """
-    mine = chosen.figures[sweep.choose.name]
+    name = sweep.choose.name
     return [
         one.title
         for one in others
         if one is not chosen
-        and (theirs := one.figures[sweep.choose.name]).value is not None
-        and (
-            (theirs.low <= mine.high and mine.low <= theirs.high)
-            or (
-                sweep.choose.of_calls
-                and explain_unequal_work(Quality.from_run(chosen.run), Quality.from_run(one.run))
-            )
-        )
+        and sweep.rule.are_tied((chosen.figures[name], chosen.run), (one.figures[name], one.run))
     ]
 
 
-def explain_no_winner(judged: Sequence[EvaluatedPoint], refuted: Mapping[str, str]) -> list[str]:
+def explain_no_winner(
+    sweep: Sweep, judged: Sequence[EvaluatedPoint], refuted: Mapping[str, str]
+) -> list[str]:
     """Return for each candidate the constraint that fails, or the number of samples that would
     decide it.
 
@@ -231,6 +159,9 @@ def explain_no_winner(judged: Sequence[EvaluatedPoint], refuted: Mapping[str, st
     for one in judged:
         if one.title in refuted:
             reason = f"qualified, but did not hold when measured again: {refuted[one.title]}"
+        elif one.qualifies and one.figures[sweep.choose.name].value is None:
+            known = one.figures[sweep.choose.name]
+            reason = f"{sweep.choose.name} is not known: {known.reason}"
         elif one.qualifies:
             reason = (
                 f"qualifies, but was not measured again: better ones did not hold, and "
@@ -240,33 +171,12 @@ def explain_no_winner(judged: Sequence[EvaluatedPoint], refuted: Mapping[str, st
         elif one.done.stopped:
             reason = one.done.stopped
         elif one.barred and not one.killed_by:
-            reason = format_barring_doubts(one.barred)
+            reason = format_barring_warnings(one.barred)
         else:
             killers = one.killed_by or tuple(claim for claim in one.claims if not claim.holds)
-            reason = "; ".join(tell(claim) for claim in killers)
+            reason = "; ".join(claim.describe() for claim in killers)
         lines.append(f"{one.title}: {reason}")
     return lines
-
-
-def tell(claim: Claim) -> str:
-    """Return a claim as text."""
-    metric, known = claim.constraint.metric, claim.figure
-    if known.value is None:
-        return f"{claim.constraint.text}: not known, {known.reason}"
-    if known.reason:
-        return (
-            f"{claim.constraint.text}: cannot be told, {format_quantity(metric, known.value)}, "
-            f"{known.reason}"
-        )
-    text = format_figure(metric, known)
-    if claim.holds is None:
-        more = (
-            f"; {math.ceil((claim.more - 1) * known.count):,} more samples would be needed"
-            if claim.more
-            else ""
-        )
-        return f"{claim.constraint.text}: cannot be told, {text}{more}"
-    return f"{claim.constraint.text}: {'holds' if claim.holds else 'fails'}, {text}"
 
 
 def _find_references(done: Sequence[FinishedPoint]) -> dict[str, Run]:

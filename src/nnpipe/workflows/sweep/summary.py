@@ -22,13 +22,14 @@ from nnpipe.report.inputs.sweep_file import KIND
 from nnpipe.report.inputs.sweep_file import SCHEMA as SUMMARY_SCHEMA
 from nnpipe.report.quantity_text import format_figure, format_quantity, format_warning_kinds
 from nnpipe.report.writers.terminal import to_text
+from nnpipe.workflows.decision import Claim
 from nnpipe.workflows.devices.device import Device
 from nnpipe.workflows.sweep.budget import BudgetUse
 from nnpipe.workflows.sweep.confirm import Confirmation
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.points import Point
 from nnpipe.workflows.sweep.run import FinishedPoint
-from nnpipe.workflows.sweep.select import Claim, EvaluatedPoint, compute_confidence_level, tell
+from nnpipe.workflows.sweep.select import EvaluatedPoint
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +135,7 @@ def format_remeasurement(sweep: Sweep, found: Confirmation) -> list[str]:
     """Return lines on the second measurement of the chosen candidate: its claims and doubts."""
     name = sweep.choose
     lines = [f"measured again: {name.title} {format_figure(name, found.figures[name.name])}"]
-    lines += [tell(claim) for claim in found.claims]
+    lines += [claim.describe() for claim in found.claims]
     return lines + [f"doubt: {doubt.kind}: {doubt.reason}" for doubt in found.doubts]
 
 
@@ -161,7 +162,7 @@ def build_summary(
         "kind": KIND,
         "title": sweep.title,
         "confidence": sweep.confidence,
-        "confidence_of_each": compute_confidence_level(sweep),
+        "confidence_of_each": sweep.rule.level,
         "constraints": [constraint.text for constraint in sweep.constraints],
         "objectives": [metric.name for metric in sweep.objectives],
         "choose": sweep.choose.name,
@@ -341,7 +342,7 @@ def build_certificate(
             "samples": samples.tolist(),
         },
         "confidence": sweep.confidence,
-        "confidence_of_each": compute_confidence_level(sweep),
+        "confidence_of_each": sweep.rule.level,
         "claims": [_describe_claim(claim) for claim in found.claims],
         "figures": [
             _describe_figure(each, found.figures[each.name], chosen.figures[each.name])

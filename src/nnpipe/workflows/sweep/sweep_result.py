@@ -148,7 +148,7 @@ class SweepResult:
         found = self.confirmed
         if found.chosen is None:
             yield "no candidate qualifies:"
-            yield from (f"  {line}" for line in explain_no_winner(judged, found.refuted))
+            yield from (f"  {line}" for line in explain_no_winner(sweep, judged, found.refuted))
             return
         yield from (
             f"did not hold when measured again: {title}: {reason}"
@@ -187,7 +187,10 @@ class SweepResult:
             return
         yield "no candidate qualifies on any device:"
         for each in self.by_device:
-            yield from (f"  {line}" for line in explain_no_winner(each.own, each.confirmed.refuted))
+            yield from (
+                f"  {line}"
+                for line in explain_no_winner(each.sweep, each.own, each.confirmed.refuted)
+            )
 
 
 def get_certificate_path(sweep: Sweep, device: Device) -> Path:
