@@ -35,8 +35,9 @@ from nnpipe.formats.tflite import read_tflite
 from nnpipe.formats.tflite_graph import read_program
 from nnpipe.runtimes.litert import LiteRTRuntime
 from nnpipe.testing.c_operator import SanitiserFinding, run_sanitized
-from nnpipe.testing.integer_graphs import generate_integer_graph, generate_wide_integer_graph
+from nnpipe.testing.integer_graphs import generate_integer_graph
 from nnpipe.testing.model_files import mutate_graph
+from nnpipe.testing.wide_integer_graphs import generate_wide_integer_graph
 
 MACROS: tuple[tuple[str, ...], ...] = ((), ("NN_DSP_IN_C",), ("NN_DSP_IN_C", "NN_MVE_IN_C"))
 TOGETHER = 400

@@ -25,9 +25,10 @@ from nnpipe.formats.tflite import read_tflite
 from nnpipe.formats.tflite_graph import read_program
 from nnpipe.runtimes.litert import LiteRTRuntime
 from nnpipe.testing.c_operator import SanitiserFinding, run_sanitized
-from nnpipe.testing.integer_graphs import generate_integer_graph, generate_wide_integer_graph
+from nnpipe.testing.integer_graphs import generate_integer_graph
 from nnpipe.testing.model_files import mutate_graph
 from nnpipe.testing.session import assert_one_line
+from nnpipe.testing.wide_integer_graphs import generate_wide_integer_graph
 
 needs("ai_edge_litert")
 # the last one has a softmax that rounds in another way if it is computed in floats

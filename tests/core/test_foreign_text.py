@@ -34,7 +34,7 @@ from nnpipe.report.formatting import clean
 from nnpipe.report.writers.html import to_html
 from nnpipe.report.writers.markdown import to_markdown
 from nnpipe.report.writers.rst import to_rst
-from nnpipe.report.writers.terminal import to_text
+from nnpipe.report.writers.tables import to_text
 
 HOSTILE = (
     "\x1b[31m",

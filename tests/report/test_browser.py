@@ -17,9 +17,8 @@ from tests.tools.search_files import made_up_search
 
 from nnpipe.report.inputs.candidate import create_candidates
 from nnpipe.report.inputs.search_file import SearchFile
-from nnpipe.report.render import render, report_on
+from nnpipe.report.render import build_search_page, render, report_on
 from nnpipe.report.result_files import read_report_subject
-from nnpipe.report.search_page import search_page
 from nnpipe.report.writers.html import write_html
 
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
@@ -101,6 +100,7 @@ def pages(page_file, comparison, make_run, tmp_path_factory):
         "objectives": ["latency_median", "accuracy", "size"],
         "choose": "latency_median",
         "chosen": points[10]["title"],
+        "cannot_be_told_from": [],
         "refuted": {},
         "points": points,
         "failed": [{"title": "broken", "reason": "it broke"}],
@@ -116,7 +116,7 @@ def pages(page_file, comparison, make_run, tmp_path_factory):
         )
     found["search"] = folder / "search.html"
     write_html(
-        search_page(SearchFile.from_json(made_up_search(objectives=2, uncertain=True))),
+        build_search_page(SearchFile.from_json(made_up_search(objectives=2, uncertain=True))),
         found["search"],
     )
     return found

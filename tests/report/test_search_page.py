@@ -12,13 +12,13 @@ from tests.tools.search_files import made_up_search
 from nnpipe.report.charts import ParallelAxes, Points
 from nnpipe.report.document import Block, Document, Paragraph, Plot, Section, Table, Tiles
 from nnpipe.report.inputs.search_file import SearchFile, SearchView
-from nnpipe.report.search_page import search_page
+from nnpipe.report.render import build_search_page
 from nnpipe.report.sections.search_space import FANOVA_WARNING
 from nnpipe.report.writers.html import to_html
 
 
 def page(content: dict[str, Any]) -> Document:
-    return search_page(SearchFile.from_json(content))
+    return build_search_page(SearchFile.from_json(content))
 
 
 def blocks_of(sections: tuple[Block, ...] | tuple[Section, ...], kind: type[Any]) -> list[Any]:
@@ -60,7 +60,9 @@ def test_a_page_has_all_that_an_analysis_needs() -> None:
 def test_the_best_so_far_is_the_running_extreme() -> None:
     found = SearchFile.from_json(made_up_search())
     (history,) = [
-        figure for figure in search_page(found).figures() if figure.name == "history-objective-1"
+        figure
+        for figure in build_search_page(found).figures()
+        if figure.name == "history-objective-1"
     ]
     assert isinstance(history.chart, Points)
     (line,) = history.chart.lines
@@ -103,7 +105,7 @@ def test_a_front_has_shares_where_values_are_uncertain() -> None:
     assert certain <= {trial.number for trial, _ in view.front}
     (front,) = [
         t
-        for t in blocks_of(search_page(view.found).sections, Table)
+        for t in blocks_of(build_search_page(view.found).sections, Table)
         if t.caption.startswith("No other")
     ]
     assert front.header[1] == "On the front"
@@ -163,7 +165,10 @@ def test_few_bad_values_do_not_squeeze_all_others() -> None:
     axis = view.create_value_axis("accuracy")
     assert axis.low > -10
     assert view.count_beyond_axis("accuracy") == 1
-    assert "1 worse ones are drawn at the edge" in next(search_page(view.found).figures()).caption
+    assert (
+        "1 worse ones are drawn at the edge"
+        in next(build_search_page(view.found).figures()).caption
+    )
 
 
 @pytest.mark.slow

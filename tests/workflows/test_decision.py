@@ -15,12 +15,14 @@ from nnpipe.measuring.comparison import Comparison, ComparisonPlan
 from nnpipe.measuring.constraints import Figure, MetricConstraint, get_metric_quantity
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
+from nnpipe.measuring.validity_warning import BARRING
 from nnpipe.workflows.comparison.result import ComparisonResult
 from nnpipe.workflows.decision import Claim, DecisionRule
+from nnpipe.workflows.devices.device import Device
 from nnpipe.workflows.journal import Outcome
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.run import FinishedPoint
-from nnpipe.workflows.sweep.select import evaluate_points, rank_candidates
+from nnpipe.workflows.sweep.select import evaluate_points, find_ties, rank_candidates
 
 CONSTRAINTS = ("latency_p90 <= 1.1 ms", "size <= 2 kB", "accuracy >= 0.6", "accuracy_loss <= 0.1")
 CHOICES = ("latency_median", "size", "accuracy", "throughput", "energy")
@@ -101,6 +103,25 @@ def test_a_comparison_and_a_sweep_choose_the_same_candidate(sweep: Sweep, seeds:
             with pytest.raises(ConfigError, match="no candidate surely satisfies"):
                 result.best(*wanted, by=one.choose.name, confidence=one.confidence)
     assert 0.2 < chosen / len(seeds) < 0.9  # both happen often enough to be a test
+
+
+def test_candidates_of_other_devices_are_no_ties(sweep: Sweep) -> None:
+    pi, jetson = Device("pi"), Device("jetson")
+    choose = get_metric_quantity("latency_median")
+    one = dataclasses.replace(sweep, choose=choose, accept_doubts=BARRING)
+    places = [None, pi, pi, jetson]
+    points = [
+        dataclasses.replace(point, device=device)
+        for point, device in zip(one.points, places, strict=True)
+    ]
+    alike = draw_run("alike", np.random.default_rng(2))
+    done = [
+        FinishedPoint(point, str(n), Outcome(dataclasses.replace(alike, title=point.title)), None)
+        for n, point in enumerate(points)
+    ]
+    judged = evaluate_points(one, done)
+    assert len(rank_candidates(one, judged)) == len(points)
+    assert find_ties(one, judged[1], judged) == [points[2].title]
 
 
 def test_an_unknown_figure_is_never_the_best() -> None:

@@ -17,8 +17,8 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact, Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError, MissingDependency
-from nnpipe.core.log_levels import suppress_log_messages
 from nnpipe.core.messages import format_one_line
+from nnpipe.core.native_output import suppress_log_messages
 from nnpipe.core.processor import has_saturating_byte_sums
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.frameworks.openvino_models import (

@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import inspect
 from abc import ABC
 from argparse import ArgumentTypeError
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -231,3 +233,18 @@ def _parse_value(kind: Kind, text: str) -> Any:
             raise ArgumentTypeError(f"{text!r} is neither true nor false")
         return text == "true"
     return tuple(map(kind, text.split(","))) if kind.many is not None else kind(text)
+
+
+def find_source_files(*components: Component) -> list[Path]:
+    """Return the source files of the components' classes, each once; none for classes defined
+    without a file.
+    """
+    found = []
+    for component in components:
+        try:
+            path = Path(inspect.getfile(type(component)))
+        except (TypeError, OSError):
+            continue
+        if path.is_file():
+            found.append(path)
+    return list(dict.fromkeys(found))

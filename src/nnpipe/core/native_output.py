@@ -1,7 +1,8 @@
-"""Keep native libraries from writing to the terminal, without losing their messages."""
+"""Keep libraries from writing to the terminal, without losing their messages."""
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import tempfile
@@ -71,3 +72,17 @@ def _capture_stderr() -> Iterator[Callable[[], str]]:
             sys.stderr.flush()
             os.dup2(kept, 2)
             os.close(kept)
+
+
+@contextmanager
+def suppress_log_messages(*names: str, level: int = logging.CRITICAL) -> Iterator[None]:
+    """Let loggers pass only messages of a level or above inside the block."""
+    loggers = [logging.getLogger(name) for name in names]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(level)
+    try:
+        yield
+    finally:
+        for logger, each in zip(loggers, before, strict=True):
+            logger.setLevel(each)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.core.log_levels import suppress_log_messages
 from nnpipe.core.messages import format_one_line
+from nnpipe.core.native_output import suppress_log_messages
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.pt2 import ExportedProgram, read_program
 from nnpipe.frameworks.torch_session import to_tensor

@@ -11,7 +11,7 @@ import numpy as np
 
 from nnpipe.core.errors import NotSupported
 from nnpipe.core.files import write_bytes
-from nnpipe.core.log_levels import suppress_log_messages
+from nnpipe.core.native_output import suppress_log_messages
 from nnpipe.core.onnx_conversion import ConversionCase, ONNXConversion
 from nnpipe.core.tensors import Batch
 from nnpipe.frameworks.keras import import_keras

@@ -10,11 +10,18 @@ from nnpipe.core.messages import suggest_name
 from nnpipe.core.task import list_tasks
 from nnpipe.measuring.run import Run
 from nnpipe.report.document import Document, Section
-from nnpipe.report.formatting import clean
+from nnpipe.report.formatting import clean, format_count
 from nnpipe.report.inputs.candidate import Candidate, create_candidates
+from nnpipe.report.inputs.search_file import SearchFile, SearchView
 from nnpipe.report.sections.layers import build_layers_section
 from nnpipe.report.sections.performance import build_board_section, build_performance_section
 from nnpipe.report.sections.provenance import build_provenance_section
+from nnpipe.report.sections.search_outcome import (
+    build_search_method_section,
+    build_search_outcome_section,
+    build_search_trials_section,
+)
+from nnpipe.report.sections.search_space import build_importance_section, build_search_space_section
 from nnpipe.report.sections.summary import build_summary_section
 from nnpipe.report.sections.verdict import CandidateFailure, build_failure_warnings
 from nnpipe.report.task_section import build_task_section
@@ -138,3 +145,33 @@ def _format_subtitle(runs: Sequence[Run], measured: int | None) -> str:
         what = f"{measured:,} candidates, of which {len(runs):,} are shown one by one"
     when = f", measured {' to '.join(dict.fromkeys((dates[0], dates[-1])))}" if dates else ""
     return f"{what}{when}"
+
+
+def build_search_page(found: SearchFile, title: str = "") -> Document:
+    """Return a report on a search.
+
+    Parameters
+    ----------
+    found
+        The content of the search's file.
+    title
+        The title of the report; by default that of the search.
+    """
+    view = SearchView(found)
+    sections: list[Section | None] = [
+        build_search_outcome_section(view),
+        build_importance_section(found),
+        build_search_space_section(view),
+        build_search_trials_section(view),
+        build_search_method_section(view),
+    ]
+    ways = ", ".join(f"{name} to {way}" for name, way in found.objectives.items())
+    subtitle = (
+        f"Search of {format_count(len(found.axes))} parameters in "
+        f"{format_count(len(found.trials))} trials: {clean(ways, 200)}"
+    )
+    return Document(
+        clean(title, 200) or found.title or "Search",
+        tuple(each for each in sections if each is not None),
+        subtitle,
+    )

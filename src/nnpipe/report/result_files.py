@@ -15,11 +15,8 @@ from nnpipe.report.inputs.search_file import KIND as SEARCH
 from nnpipe.report.inputs.search_file import SearchFile
 from nnpipe.report.inputs.sweep_file import KIND, SweepFile
 from nnpipe.report.sections.comparison import build_comparison_section
-from nnpipe.report.sections.sweep import (
-    build_devices_section,
-    build_sweep_section,
-    select_sweep_candidates,
-)
+from nnpipe.report.sections.sweep import build_sweep_section, select_sweep_candidates
+from nnpipe.report.sections.sweep_devices import build_devices_section
 from nnpipe.report.sections.verdict import CandidateFailure
 
 SHOWN = 12

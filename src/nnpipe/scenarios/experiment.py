@@ -27,7 +27,7 @@ from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.session import Session
 from nnpipe.scenarios._cli.command import execute, parse
-from nnpipe.scenarios._cli.run_database import add_database, get_database_address
+from nnpipe.scenarios._cli.run_database import add_database_options, get_database_address
 from nnpipe.workflows.progress import create_job_progress
 
 
@@ -51,7 +51,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--name", help="what the run is recorded and resumed by (default: the file's name)"
     )
-    add_database(parser)
+    add_database_options(parser)
     parser.add_argument(
         "--parent", action="append", default=[], metavar="RUN", help="a run that this one builds on"
     )

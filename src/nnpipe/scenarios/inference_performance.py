@@ -17,8 +17,11 @@ from nnpipe.measuring.load_options import LoadOptions
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.scenarios._cli.command import Role, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
-from nnpipe.scenarios._cli.recorded_measurement import record_measurement
-from nnpipe.scenarios._cli.recording import add_database, check_database
+from nnpipe.scenarios._cli.recording import (
+    add_recording_options,
+    check_database,
+    record_measurement,
+)
 from nnpipe.workflows.candidates.model_files import find_file_wrapper, set_model_path, with_weights
 from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.measurement.measure import measure
@@ -45,7 +48,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     )
     add_model_path(parser, "the trained weights, where WRAPPER is a class", required=False)
     parser.add_argument("--title", default="", help="what to call the candidate in reports")
-    add_database(parser)
+    add_recording_options(parser)
 
 
 def _measure(argv: Sequence[str] | None) -> None:

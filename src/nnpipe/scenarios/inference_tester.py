@@ -23,8 +23,11 @@ from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.scenarios._cli.command import Role, add_model_path, execute, parse
 from nnpipe.scenarios._cli.device_options import PROTOCOL, add_protocol, create_deployment
 from nnpipe.scenarios._cli.option_types import output_file
-from nnpipe.scenarios._cli.recorded_measurement import record_measurement
-from nnpipe.scenarios._cli.recording import add_database, check_database
+from nnpipe.scenarios._cli.recording import (
+    add_recording_options,
+    check_database,
+    record_measurement,
+)
 from nnpipe.workflows.candidates.model_files import find_file_wrapper, set_model_path, with_weights
 from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.measurement.measure import measure
@@ -82,7 +85,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     )
     add_protocol(parser)
     parser.add_argument("--title", default="", help="what to call the candidate in reports")
-    add_database(parser)
+    add_recording_options(parser)
 
 
 def _test(argv: Sequence[str] | None) -> None:

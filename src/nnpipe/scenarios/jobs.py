@@ -36,7 +36,7 @@ from nnpipe.jobs.publishing import build_summary
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.job_progress import format_jobs_table, print_job_log, show_job_progress
 from nnpipe.scenarios._cli.option_types import output_file, secret_assignment
-from nnpipe.scenarios._cli.run_database import add_database, get_database_address
+from nnpipe.scenarios._cli.run_database import add_database_options, get_database_address
 from nnpipe.workflows.background_jobs import cancel_jobs, list_jobs, resume_job, submit_job
 
 
@@ -55,7 +55,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         help="jobs; for submit a script, a pipeline file or an experiment file",
     )
-    add_database(parser)
+    add_database_options(parser)
     parser.add_argument(
         "--folder",
         type=Path,

@@ -25,7 +25,7 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.training import TrainingOptions
 from nnpipe.scenarios._cli.command import Role, add_model_path, execute, parse
-from nnpipe.scenarios._cli.recording import add_database, record_to_database
+from nnpipe.scenarios._cli.recording import add_recording_options, record_to_database
 from nnpipe.workflows.candidates.stages import train_and_save
 from nnpipe.workflows.progress import create_job_progress
 
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     add_model_path(parser, "where to save the weights")
-    add_database(parser)
+    add_recording_options(parser)
 
 
 def _train(argv: Sequence[str] | None) -> None:

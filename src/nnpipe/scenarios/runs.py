@@ -31,7 +31,7 @@ from nnpipe.core.files import write_text
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import output_file, output_folder
-from nnpipe.scenarios._cli.run_database import add_database, get_database_address
+from nnpipe.scenarios._cli.run_database import add_database_options, get_database_address
 from nnpipe.scenarios._cli.run_exports import export_chosen
 from nnpipe.scenarios._cli.run_tables import (
     find_related_runs,
@@ -55,7 +55,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "runs", metavar="RUN", nargs="*", help="runs; for list experiments, for query a condition"
     )
-    add_database(parser)
+    add_database_options(parser)
     parser.add_argument(
         "--order", default="-created", metavar="FIELD", help="sort by this; =-FIELD: greatest first"
     )

@@ -65,7 +65,7 @@ from nnpipe.core.foreign_text import get_raw_stream
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
-from nnpipe.scenarios._cli.run_database import add_database, get_database_address
+from nnpipe.scenarios._cli.run_database import add_database_options, get_database_address
 from nnpipe.scenarios._cli.worker_options import add_exchange, add_workers, create_worker_options
 from nnpipe.searching.database_trials import DatabaseTrials
 from nnpipe.searching.trial_store import SearchTrial
@@ -90,7 +90,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "changes", nargs="*", metavar="KEY=VALUE", help="settings that differ from the file's"
     )
-    add_database(parser)
+    add_database_options(parser)
     add_workers(parser, "trials")
     add_exchange(parser)
     parser.add_argument(

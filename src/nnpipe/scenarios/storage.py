@@ -20,21 +20,23 @@ A file is published atomically; put and get replace files only with --replace.
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from nnpipe.core.arguments import Kind
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
+from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import clean
+from nnpipe.report.writers.tables import to_text
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
-from nnpipe.scenarios._cli.storage_table import format_files_table, format_shelves_table
 from nnpipe.storage.storage import Storage, open_storage
-from nnpipe.storage.store import SHELVES
+from nnpipe.storage.store import SHELVES, Entry
 from nnpipe.storage.transfers import get, put, remove, split_address
 from nnpipe.workflows.progress import show_byte_bar
 
@@ -113,7 +115,7 @@ def _list(storage: Storage, options: argparse.Namespace) -> None:
     places = _require_arguments(options, 0, 1, "list [SHELF[/FOLDER]]")
     chosen = [split_address(place) for place in places] or [(shelf.name, "") for shelf in SHELVES]
     found = {shelf: storage.entries(shelf, below.rstrip("/")) for shelf, below in chosen}
-    print(format_files_table(found[chosen[0][0]]) if places else format_shelves_table(found))
+    print(_format_files_table(found[chosen[0][0]]) if places else _format_shelves_table(found))
     if options.json is not None:
         write_text(
             options.json,
@@ -175,6 +177,35 @@ _ACTIONS: dict[str, Callable[[Storage, argparse.Namespace], None]] = {
     "get": _get,
     "remove": _remove,
 }
+
+
+def _format_shelves_table(entries: Mapping[str, Sequence[Entry]]) -> str:
+    """Return a table of the number of files and bytes on each shelf."""
+    rows = [
+        (name, f"{len(found):,}", f"{sum(each.size for each in found):,}")
+        for name, found in entries.items()
+    ]
+    return _format_table(("shelf", "files", "bytes"), rows)
+
+
+def _format_files_table(entries: Sequence[Entry]) -> str:
+    """Return a table of files with their sizes and times of publication, or a line if there are
+    none.
+    """
+    if not entries:
+        return "no files"
+    rows = [(clean(each.name), f"{each.size:,}", _format_time(each.changed)) for each in entries]
+    return _format_table(("name", "bytes", "published (UTC)"), rows)
+
+
+def _format_time(seconds: float) -> str:
+    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime(
+        "%Y-%m-%d %H:%M:%S"
+    )
+
+
+def _format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return to_text(Table(tuple(header), tuple(tuple(Cell(text) for text in row) for row in rows)))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from pathlib import Path
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.scenarios._cli.command import execute, parse
-from nnpipe.scenarios._cli.run_database import add_database, get_database_address
+from nnpipe.scenarios._cli.run_database import add_database_options, get_database_address
 from nnpipe.scenarios._cli.worker_options import add_exchange, add_workers, create_worker_options
 from nnpipe.workflows.sweep.schema import build_sweep_schema
 from nnpipe.workflows.sweep.sweep import read_sweep, sweep
@@ -56,7 +56,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--retrain", action="store_true", help="train even if the same training has been done"
     )
-    add_database(parser)
+    add_database_options(parser)
     add_workers(parser, "points")
     add_exchange(parser)
     parser.add_argument(

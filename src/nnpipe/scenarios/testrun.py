@@ -194,7 +194,7 @@ def _test(argv: Sequence[str] | None) -> int:
         command=parsed.command,
     )
     found.show()
-    return 1 if found.failed else 0
+    return 1 if found.failed_steps else 0
 
 
 def _test_on_pictures(parsed: ParsedCommand) -> int:

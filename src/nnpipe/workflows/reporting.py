@@ -14,15 +14,14 @@ from nnpipe.report.document import Document, Section
 from nnpipe.report.drawing.pictures import Pictures
 from nnpipe.report.inputs.candidate import Candidate, create_candidates, describe_sample_differences
 from nnpipe.report.inputs.search_file import SearchFile
-from nnpipe.report.render import report_on
-from nnpipe.report.search_page import search_page
+from nnpipe.report.render import build_search_page, report_on
 from nnpipe.report.sections.verdict import CandidateFailure, build_outcome_table
 from nnpipe.report.writers.html import write_html
 from nnpipe.report.writers.json_figures import build_json_summary
 from nnpipe.report.writers.markdown import write_markdown
 from nnpipe.report.writers.picture_files import ImageFormat
 from nnpipe.report.writers.rst import write_rst
-from nnpipe.report.writers.terminal import to_text
+from nnpipe.report.writers.tables import to_text
 
 # Writers of text with separate pictures, by the ending of the file; HTML has none.
 _WRITERS: Mapping[str, Callable[..., None] | None] = {
@@ -139,7 +138,7 @@ def write_search_report(
     """
     report_suffix(output)
     try:
-        _write_pages(search_page(found, title), output, image_folder, root_dir, image_format)
+        _write_pages(build_search_page(found, title), output, image_folder, root_dir, image_format)
     except OSError as error:
         raise ConfigError(f"the report cannot be written: {error}") from None
     page = output.with_suffix(".html")

@@ -31,7 +31,7 @@ from nnpipe.report.sections.comparison import (
     describe_time_verdict,
     find_leader,
 )
-from nnpipe.report.writers.terminal import to_text
+from nnpipe.report.writers.tables import to_text
 from nnpipe.tasks.generation.task import Generation
 
 NAMES = ("A", "B", "C")

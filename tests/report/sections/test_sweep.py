@@ -59,6 +59,7 @@ def swept(*points, **changes):
         "objectives": ["latency_median", "accuracy", "size"],
         "choose": "latency_median",
         "chosen": points[0]["title"],
+        "cannot_be_told_from": ["level"],
         "refuted": {},
         "points": list(points),
         "failed": [{"title": "broken", "reason": "it broke"}],

@@ -11,11 +11,10 @@ import pytest
 from nnpipe.core.errors import ArtifactError
 from nnpipe.report.document import Paragraph, Table
 from nnpipe.report.inputs.sweep_file import SweepFile
-from nnpipe.report.sections.sweep import (
+from nnpipe.report.sections.sweep_devices import (
     build_device_table,
     build_devices_section,
     build_model_table,
-    build_sweep_section,
     describe_cheapest_device,
 )
 
@@ -77,6 +76,7 @@ def swept(points: list[dict[str, Any]], devices: list[dict[str, Any]], **changes
             "objectives": ["latency_median", "size"],
             "choose": "latency_median",
             "chosen": None,
+            "cannot_be_told_from": [],
             "refuted": {},
             "points": points,
             "failed": [],
@@ -182,19 +182,6 @@ def test_without_prices_there_is_no_column_for_them() -> None:
     assert (
         "Cost" not in build_model_table(swept([point("pi", "small", 0.001)], [device("pi")])).header
     )
-
-
-def test_candidates_of_other_devices_are_not_level_with_the_chosen_one() -> None:
-    points = [
-        point("pi", "small", 0.001),
-        point("pi", "large", 0.00101),
-        point("jetson", "small", 0.001),
-    ]
-    found = swept(points, [device("pi"), device("jetson")], chosen=points[0]["title"])
-    told = " ".join(
-        block.text for block in build_sweep_section(found).blocks if isinstance(block, Paragraph)
-    )
-    assert "Not to be told from it in median inference time: pi: large · ONNXRuntime." in told
 
 
 @pytest.mark.parametrize(

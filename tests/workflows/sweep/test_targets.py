@@ -23,7 +23,7 @@ from tests.tools.installed import needs
 from nnpipe.core.errors import NNPipeError
 from nnpipe.datasets.arrays import write_arrays
 from nnpipe.report.inputs.sweep_file import SweepFile
-from nnpipe.report.sections.sweep import build_model_table, describe_cheapest_device
+from nnpipe.report.sections.sweep_devices import build_model_table, describe_cheapest_device
 from nnpipe.scenarios.sweep import main
 from nnpipe.testing.model_files import write_onnx_classifier
 from nnpipe.workflows.journal import Outcome

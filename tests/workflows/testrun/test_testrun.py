@@ -46,8 +46,8 @@ def test_the_command_leaves_the_same(here: Path, capsys: pytest.CaptureFixture[s
     found = nn.testrun(
         "nearest.onnx", "inputs.npy", "mine", plugin="looking.py", as_is=True, keep_going=True
     )
-    assert [step.title for step in found.failed] == [found.steps[1].title]
-    assert "not this one" in found.failed[0].failure
+    assert [step.title for step in found.failed_steps] == [found.steps[1].title]
+    assert "not this one" in found.failed_steps[0].failure
     assert found.files == 2
     assert [
         (here / "mine" / "output" / f"step-{step}" / "found.csv").read_text().split()[1:]

@@ -112,10 +112,10 @@ class Preprocessing(InputOptions):
     ) -> Self:
         """Return a changed copy of this wrapper that keeps the known facts about its file."""
         copied = replace(self, **changes)
-        kept = ("io", "_known", "_looked_at", "_order", "_class_names")
+        kept = ("io", "_facts", "_looked_at", "_order", "_class_names")
         own: dict[str, Any] = {name: vars(self)[name] for name in kept if name in vars(self)}
         vars(copied).update(
-            own | ({} if io is None else {"io": io}) | ({} if known is None else {"_known": known})
+            own | ({} if io is None else {"io": io}) | ({} if known is None else {"_facts": known})
         )
         return copied
 
@@ -130,13 +130,13 @@ class Preprocessing(InputOptions):
         return ()
 
     @cached_property
-    def _known(self) -> ModelFacts:
+    def _facts(self) -> ModelFacts:
         return self.read_facts()
 
     @cached_property
-    def _expected(self) -> Mapping[str, InputProcessing]:
+    def _input_processing(self) -> Mapping[str, InputProcessing]:
         """The preprocessing that is carried out, by the names of the inputs."""
-        said = self._known.meaning or ModelMetadata()
+        said = self._facts.meaning or ModelMetadata()
         return {
             spec.name: replace(said.input(spec.name) or _describe_input(spec), **self._given)
             for spec in self.io.inputs
@@ -147,7 +147,7 @@ class Preprocessing(InputOptions):
         """The wrapper whose code prepares samples; ``None`` if options or the description define
         it.
         """
-        return None if self._given else self._known.maker
+        return None if self._given else self._facts.maker
 
     @property
     def meaning(self) -> ModelMetadata | None:
@@ -155,7 +155,7 @@ class Preprocessing(InputOptions):
 
         If nothing is known but the names of classes, it consists of these outputs.
         """
-        outputs = self._known.meaning.outputs if self._known.meaning else ()
+        outputs = self._facts.meaning.outputs if self._facts.meaning else ()
         with suppress(ConfigError):  # reported when the output is evaluated
             result = self._select_result()
             told = self._describe_result(result)
@@ -168,7 +168,7 @@ class Preprocessing(InputOptions):
             return ModelMetadata(outputs=outputs, code=self._maker.describe())
         decoder = self.output_decoder
         return ModelMetadata(
-            tuple(self._expected.values()),
+            tuple(self._input_processing.values()),
             outputs,
             decoder=None if decoder is None else decoder.describe(),
         )
@@ -188,12 +188,12 @@ class Preprocessing(InputOptions):
         options name another.
         """
         try:
-            return get_decoder(self._known.meaning)
+            return get_decoder(self._facts.meaning)
         except NNPipeError as error:
             if self.decoder is not None:
                 return None
             raise ConfigError(
-                f"{self._known.by}: {error}; name another decoder with --decoder, or none"
+                f"{self._facts.by}: {error}; name another decoder with --decoder, or none"
             ) from None
 
     def meaning_of_files(self) -> ModelMetadata | None:
@@ -204,8 +204,12 @@ class Preprocessing(InputOptions):
         """Return how samples are prepared, and the source of this: the model's description, or
         the options.
         """
-        known, given = self._known, self._given
-        inputs = None if self._maker is not None else ModelMetadata(tuple(self._expected.values()))
+        known, given = self._facts, self._given
+        inputs = (
+            None
+            if self._maker is not None
+            else ModelMetadata(tuple(self._input_processing.values()))
+        )
         if known.maker is not None:
             overridden = {"preprocess": (known.maker.get_dotted_path(), "options")} if given else {}
             return Preparation("description", known.by, inputs, overridden)
@@ -250,12 +254,12 @@ class Preprocessing(InputOptions):
             from.
         """
         if self._maker is not None and self._reads_by_itself:
-            made = self._with(known=replace(self._known, maker=self._maker.for_dataset(spec)))
+            made = self._with(known=replace(self._facts, maker=self._maker.for_dataset(spec)))
             return made._match_class_order(spec) if has_class_scores(spec.task) else made
         fitted = self.for_samples(spec)
         if self.output_decoder is not None:
             check_task(self._name, self.output_decoder, spec)
-            self.output_decoder.check(self.io, tuple(self._expected.values()), spec)
+            self.output_decoder.check(self.io, tuple(self._input_processing.values()), spec)
             return fitted
         if not has_class_scores(spec.task):
             if self.result_output is not None:
@@ -284,7 +288,7 @@ class Preprocessing(InputOptions):
         have names.
         """
         if self.class_offset is None:  # otherwise the user says which number is which class
-            outputs = self._known.meaning.outputs if self._known.meaning else ()
+            outputs = self._facts.meaning.outputs if self._facts.meaning else ()
             own = next(
                 (each.class_names for each in outputs if each.kind in JUDGED and each.class_names),
                 (),
@@ -303,7 +307,7 @@ class Preprocessing(InputOptions):
             sample = next(tensor for tensor in spec.inputs if tensor.name == given)
             if self._maker is None and has_channels_first(sample.shape[1:]):
                 way = find_input_layout(
-                    self._name, sample.shape[1:], taken, self._expected[taken.name]
+                    self._name, sample.shape[1:], taken, self._input_processing[taken.name]
                 )
                 what = (
                     "channels, rows, columns" if way.channels_first else "rows, columns, channels"
@@ -322,14 +326,18 @@ class Preprocessing(InputOptions):
         fit.
         """
         if self._maker is not None:
-            return self._with(known=replace(self._known, maker=self._maker.for_samples(spec)))
+            return self._with(known=replace(self._facts, maker=self._maker.for_samples(spec)))
         for given, taken in match_inputs(
             self._name, self.io.inputs, tuple(t.name for t in spec.inputs)
         ).items():
             sample = next(tensor for tensor in spec.inputs if tensor.name == given)
             self._check_whether_quantised(sample, taken)
             check_samples(
-                self._name, sample, taken, self._expected[taken.name], spec.sample_rates.get(given)
+                self._name,
+                sample,
+                taken,
+                self._input_processing[taken.name],
+                spec.sample_rates.get(given),
             )
         return self
 
@@ -366,13 +374,13 @@ class Preprocessing(InputOptions):
         maker = self._maker
         if maker is not None:
             return adapt(maker.preprocess(inputs), maker.io.inputs, self.io.inputs)
-        return preprocess(self._name, inputs, self.io.inputs, self._expected)
+        return preprocess(self._name, inputs, self.io.inputs, self._input_processing)
 
     def preprocess_real(self, inputs: Batch) -> Batch:
         """Return samples as the real numbers that the model's input represents."""
         if self._maker is not None:
             return self._maker.preprocess_real(inputs)
-        return preprocess_real(self._name, inputs, self.io.inputs, self._expected)
+        return preprocess_real(self._name, inputs, self.io.inputs, self._input_processing)
 
     # -- after the model
     # ----------------------------------------------------------------------------
@@ -391,7 +399,7 @@ class Preprocessing(InputOptions):
             if decoder.takes_inputs:
                 given = {INPUT + spec.name: spec for spec in self.io.inputs}
                 decoded |= {name: to_real(outputs[name], spec) for name, spec in given.items()}
-            return decoder.decode(decoded, self.io, tuple(self._expected.values()))
+            return decoder.decode(decoded, self.io, tuple(self._input_processing.values()))
         if self._maker is not None and self._reads_by_itself:
             return self._sort_scores(
                 self._maker.postprocess(adapt(outputs, self.io.outputs, self._maker.io.outputs))
@@ -415,10 +423,10 @@ class Preprocessing(InputOptions):
         return {**found, "scores": found["scores"][:, list(self._order)]} if self._order else found
 
     def _select_result(self) -> TensorSpec:
-        return select_output(self._name, self.io.outputs, self.result_output, self._known.meaning)
+        return select_output(self._name, self.io.outputs, self.result_output, self._facts.meaning)
 
     def _describe_result(self, result: TensorSpec) -> OutputMetadata:
-        known = (self._known.meaning and self._known.meaning.output(result.name)) or OutputMetadata(
+        known = (self._facts.meaning and self._facts.meaning.output(result.name)) or OutputMetadata(
             result.name, "scores"
         )
         offset = known.class_offset if self.class_offset is None else self.class_offset

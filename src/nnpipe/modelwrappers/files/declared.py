@@ -117,7 +117,7 @@ class DeclaredModel(Preprocessing, PyTorchWrapper, TakesOwnLayers):
         description, the preparation is not known.
         """
         found = super().preparation()
-        if self._known.by or self._known.maker is not None:
+        if self._facts.by or self._facts.maker is not None:
             return found
         said = self._given.keys() & {"scale", "mean", "deviation", "quantised"}
         source: Source = "options" if said else "unknown" if self.declared.weights else "wrapper"

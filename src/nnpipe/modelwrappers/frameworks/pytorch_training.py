@@ -9,6 +9,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from nnpipe.core.component import find_source_files
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import DatasetError
 from nnpipe.core.model import Samples
@@ -17,7 +18,6 @@ from nnpipe.core.secret import hide_settings_secrets
 from nnpipe.core.tensors import Batch, generate_random_batch
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.experiment.state import State
-from nnpipe.frameworks.source_files import find_source_files
 from nnpipe.frameworks.torch_session import set_torch_threads, to_tensor
 from nnpipe.frameworks.training_curves import DATA, map_epoch_figures, write_training_curves
 from nnpipe.modelwrappers.frameworks.inspection import convert_history

@@ -13,8 +13,8 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, ConversionError, MissingDependency, NotSupported
 from nnpipe.core.files import replace_atomically
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.log_levels import suppress_log_messages
 from nnpipe.core.messages import format_one_line
+from nnpipe.core.native_output import suppress_log_messages
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnpipe.core.component import is_overridden
+from nnpipe.core.component import find_source_files, is_overridden
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import Progress, tell
@@ -16,7 +16,6 @@ from nnpipe.core.secret import hide_settings_secrets
 from nnpipe.core.tensors import Batch, TensorSpec
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.frameworks.keras import import_keras, make_named_call
-from nnpipe.frameworks.source_files import find_source_files
 from nnpipe.frameworks.training_curves import DATA, map_epoch_figures, write_training_curves
 from nnpipe.modelwrappers.frameworks.inspection import convert_history
 from nnpipe.modelwrappers.frameworks.tensorflow_base import apply_seed, reseed

@@ -123,6 +123,8 @@ class SweepFile:
         Reasons, by title, why candidates were refuted, could not be measured, or are impossible.
     points
         All measured candidates.
+    ties
+        The titles of those that cannot be told from the chosen one in the metric to choose by.
     spent
         What a sweep with a budget measured, as a sentence; empty without a budget.
     devices
@@ -148,6 +150,7 @@ class SweepFile:
     failed: Mapping[str, str]
     impossible: Mapping[str, str]
     points: tuple[SweepCandidate, ...]
+    ties: tuple[str, ...] = ()
     spent: str = ""
     devices: tuple[SweepDevice, ...] = ()
     currency: str = ""
@@ -189,6 +192,10 @@ class SweepFile:
             failed=_read_reasons({str(each["title"]): each["reason"] for each in failed}),
             impossible=_read_reasons(data["impossible"]),
             points=tuple(_read_candidate(each) for each in read_list(data, "points")),
+            ties=tuple(
+                clean(require_type(str, title, "a tie"), 120)
+                for title in read_list(data, "cannot_be_told_from")
+            ),
             spent=_describe_budget(data.get("budget")),
             devices=tuple(
                 _read_device(each)

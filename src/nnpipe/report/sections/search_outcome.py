@@ -403,12 +403,12 @@ _MOST_TRIAL_ROWS, _COLUMNS, _OPEN = 1000, 12, 6
 _EXAMPLES = 5
 
 
-def search_trials(view: SearchView) -> Section:
+def build_search_trials_section(view: SearchView) -> Section:
     """Return the section on the trials: all of them in a table, and why some failed."""
     return Section("Trials", (*_build_failure_blocks(view), _build_trials_table(view)))
 
 
-def search_method(view: SearchView) -> Section:
+def build_search_method_section(view: SearchView) -> Section:
     """Return the section on what was searched, and how."""
     facts = tuple(view.found.facts)
     blocks: list[Block] = [

@@ -12,7 +12,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.runtime_protocol import RemoteOptions, RuntimeProtocol
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import NOTHING, clean
-from nnpipe.report.writers.terminal import to_text
+from nnpipe.report.writers.tables import to_text
 from nnpipe.scenarios._cli.command import ParsedCommand
 from nnpipe.workflows.candidates.deployment import Deployment, check_reached
 from nnpipe.workflows.devices.device import USUAL, Device, Fleet, read_devices

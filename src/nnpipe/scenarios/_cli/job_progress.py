@@ -20,7 +20,7 @@ from nnpipe.jobs.place_address import create_place
 from nnpipe.jobs.publishing import COLLECTED_LOG, tell_storage
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import clean
-from nnpipe.report.writers.terminal import to_text
+from nnpipe.report.writers.tables import to_text
 from nnpipe.workflows.isolation.signals import INTERRUPTED
 
 _HEADER = ("job", "name", "place", "state", "done", "figures", "submitted (UTC)", "took", "reason")

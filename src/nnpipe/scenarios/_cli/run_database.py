@@ -12,7 +12,7 @@ VARIABLE = "NNPIPE_RUNS"
 _USUAL = "runs.sqlite"
 
 
-def add_database(parser: argparse.ArgumentParser) -> None:
+def add_database_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options that name a run database and its store."""
     parser.add_argument(
         "--database",

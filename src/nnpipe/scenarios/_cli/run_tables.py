@@ -15,7 +15,7 @@ from nnpipe.experiment.database.searches import SearchRecord
 from nnpipe.experiment.settings import iterate_leaves
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import clean
-from nnpipe.report.writers.terminal import to_text
+from nnpipe.report.writers.tables import to_text
 
 _LONGEST = 40  # characters of a value
 

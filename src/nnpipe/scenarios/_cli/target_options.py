@@ -16,7 +16,7 @@ from nnpipe.core.runtime_protocol import ServerOptions
 from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import NOTHING, clean
-from nnpipe.report.writers.terminal import to_text
+from nnpipe.report.writers.tables import to_text
 from nnpipe.scenarios._cli.command import CommandParser, join_options
 from nnpipe.workflows.boards.agent.service import SYSTEMD
 from nnpipe.workflows.boards.board import SSHBoard

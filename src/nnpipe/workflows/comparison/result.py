@@ -25,9 +25,8 @@ from nnpipe.measuring.run import Run
 from nnpipe.report.document import Table
 from nnpipe.report.quantity_text import format_figure
 from nnpipe.report.sections.comparison import build_comparison_table, describe_comparison
-from nnpipe.report.writers.terminal import to_text
+from nnpipe.report.writers.tables import format_html_table, to_text
 from nnpipe.workflows.decision import DecisionRule
-from nnpipe.workflows.notebook import format_html_table
 from nnpipe.workflows.sweep.estimates import Figures
 
 

@@ -42,7 +42,7 @@ from nnpipe.report.layer_tables import (
     plot_memory,
     plot_time_breakdown,
 )
-from nnpipe.report.writers.terminal import to_text
+from nnpipe.report.writers.tables import format_html_table, to_text
 from nnpipe.workflows.explanation.error_tables import (
     build_error_columns,
     build_error_graph,
@@ -59,7 +59,6 @@ from nnpipe.workflows.explanation.reasons import (
     find_reasons,
     predict_speedups,
 )
-from nnpipe.workflows.notebook import format_html_table
 
 OPERATION_COLUMNS = (
     "name", "kind", "layer", "primitive", "details", "inputs", "outputs", "macs", "other_operations", "bytes_read",

@@ -25,7 +25,7 @@ from nnpipe.report.document import Table
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.sections.summary import build_headline_table
 from nnpipe.report.writers.json_figures import collect_figures
-from nnpipe.report.writers.terminal import to_text
+from nnpipe.report.writers.tables import format_html_table, to_text
 from nnpipe.workflows.candidates.deployment import Deployment, check_reached
 from nnpipe.workflows.candidates.measure import (
     get_default_title,
@@ -35,7 +35,6 @@ from nnpipe.workflows.candidates.measure import (
 from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import get_file_suffix, prepare_dataset
-from nnpipe.workflows.notebook import format_html_table
 from nnpipe.workflows.progress import show_progress
 from nnpipe.workflows.recipes import AS_IS, PlannedRecipe, Recipe, plan_recipe
 from nnpipe.workflows.user_inputs.inputs import create_working_folder, import_inputs

@@ -19,10 +19,9 @@ from nnpipe.report.document import Document, Paragraph, Plot, Section, Table
 from nnpipe.report.drawing.pictures import Pictures
 from nnpipe.report.sections.comparison import build_comparison_table, describe_comparison
 from nnpipe.report.writers.html import write_html
-from nnpipe.report.writers.terminal import to_text
+from nnpipe.report.writers.tables import format_html_table, to_text
 from nnpipe.workflows.comparison.result import ComparisonResult
 from nnpipe.workflows.mixing.float_search import MixStep
-from nnpipe.workflows.notebook import format_html_table
 
 FLOATS, INTEGERS, MIXED = "floats", "integers", "mixed"
 """The titles of the three models that are compared in the end."""

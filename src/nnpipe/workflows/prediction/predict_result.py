@@ -24,8 +24,7 @@ from nnpipe.report.formatting import (
     format_share,
     shorten,
 )
-from nnpipe.report.writers.terminal import to_text
-from nnpipe.workflows.notebook import format_html_table
+from nnpipe.report.writers.tables import format_html_table, to_text
 
 _NAME, _MOST_NAMED = 48, 6
 _DOUBTFUL = 0.1

@@ -17,8 +17,7 @@ from nnpipe.report.drawing import pictures
 from nnpipe.report.drawing.pictures import draw
 from nnpipe.report.formatting import format_number, format_share, format_size
 from nnpipe.report.layer_tables import plot_roofline
-from nnpipe.report.writers.terminal import to_text
-from nnpipe.workflows.notebook import format_html_table
+from nnpipe.report.writers.tables import format_html_table, to_text
 
 _UNKNOWN = "not known"
 

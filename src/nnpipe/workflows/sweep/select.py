@@ -132,17 +132,18 @@ def rank_candidates(sweep: Sweep, judged: Sequence[EvaluatedPoint]) -> list[Eval
     return [able[title] for title in order]
 
 
-def find_ties(sweep: Sweep, chosen: EvaluatedPoint, others: Sequence[EvaluatedPoint]) -> list[str]:
-    """Return the titles of others that do not differ significantly from the chosen one in the
-    metric ``choose``.
+def find_ties(sweep: Sweep, chosen: EvaluatedPoint, judged: Sequence[EvaluatedPoint]) -> list[str]:
+    """Return the titles of the candidates on the same device that qualify, too, and do not differ
+    significantly from the chosen one in the metric ``choose``.
 
     Nor do those whose calls are other work, such as longer answers, if it is a figure of calls.
     """
-    name = sweep.choose.name
+    name, device = sweep.choose.name, chosen.done.point.device
     return [
         one.title
-        for one in others
+        for one in rank_candidates(sweep, judged)
         if one is not chosen
+        and one.done.point.device == device
         and sweep.rule.are_tied((chosen.figures[name], chosen.run), (one.figures[name], one.run))
     ]
 

@@ -21,7 +21,7 @@ from nnpipe.report.formatting import BASES
 from nnpipe.report.inputs.sweep_file import KIND
 from nnpipe.report.inputs.sweep_file import SCHEMA as SUMMARY_SCHEMA
 from nnpipe.report.quantity_text import format_figure, format_quantity, format_warning_kinds
-from nnpipe.report.writers.terminal import to_text
+from nnpipe.report.writers.tables import to_text
 from nnpipe.workflows.decision import Claim
 from nnpipe.workflows.devices.device import Device
 from nnpipe.workflows.sweep.budget import BudgetUse
@@ -29,7 +29,7 @@ from nnpipe.workflows.sweep.confirm import Confirmation
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.points import Point
 from nnpipe.workflows.sweep.run import FinishedPoint
-from nnpipe.workflows.sweep.select import EvaluatedPoint
+from nnpipe.workflows.sweep.select import EvaluatedPoint, find_ties
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,6 +168,7 @@ def build_summary(
         "choose": sweep.choose.name,
         "budget": spent.to_json() if spent else None,
         "chosen": found.chosen.title if found.chosen else None,
+        "cannot_be_told_from": find_ties(sweep, found.chosen, judged) if found.chosen else [],
         "confirmed": _describe_confirmation(found) if found.chosen else None,
         "refuted": dict(found.refuted),
         "points": [_describe_point(sweep, one) for one in judged],

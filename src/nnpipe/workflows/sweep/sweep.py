@@ -306,7 +306,7 @@ def _write_certificate(
     if found.chosen is None:
         place.unlink(missing_ok=True)
         return
-    level = find_ties(sweep, found.chosen, rank_candidates(sweep, judged))
+    level = find_ties(sweep, found.chosen, judged)
     _dump(place, build_certificate(sweep, found.chosen, found, level, test_samples(sweep), spent))
 
 

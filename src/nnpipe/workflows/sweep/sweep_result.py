@@ -8,12 +8,12 @@ from pathlib import Path
 
 from nnpipe.core.foreign_text import show_text
 from nnpipe.report.inputs.sweep_file import SweepFile
-from nnpipe.report.sections.sweep import (
+from nnpipe.report.sections.sweep_devices import (
     build_device_table,
     build_model_table,
     describe_cheapest_device,
 )
-from nnpipe.report.writers.terminal import to_text
+from nnpipe.report.writers.tables import to_text
 from nnpipe.workflows.devices.device import Device
 from nnpipe.workflows.reporting import format_report_paths
 from nnpipe.workflows.sweep.budget import BudgetUse
@@ -25,7 +25,6 @@ from nnpipe.workflows.sweep.select import (
     EvaluatedPoint,
     explain_no_winner,
     find_ties,
-    rank_candidates,
 )
 from nnpipe.workflows.sweep.summary import (
     DeviceResult,
@@ -156,7 +155,7 @@ class SweepResult:
         )
         yield f"chosen by {sweep.choose.name}: {self.chosen}"
         yield from (f"  {line}" for line in format_remeasurement(sweep, found))
-        level = find_ties(sweep, found.chosen, rank_candidates(sweep, judged))
+        level = find_ties(sweep, found.chosen, judged)
         if level:
             yield f"  cannot be told from it in {sweep.choose.name}: {', '.join(level)}"
         undecided = [each.point.title for each in done if each.stopped == ENDED]

@@ -114,7 +114,7 @@ class TestrunResult:
     Of the example of :func:`nnpipe.testrun`:
 
 
-    >>> found.failed, found.files
+    >>> found.failed_steps, found.files
     ((), 1)
     >>> found.page.name
     'index.html'
@@ -133,7 +133,7 @@ class TestrunResult:
         return self.folder / PAGE
 
     @property
-    def failed(self) -> tuple[StepOutcome, ...]:
+    def failed_steps(self) -> tuple[StepOutcome, ...]:
         """The steps that failed."""
         return tuple(step for step in self.steps if step.failure)
 
@@ -143,7 +143,11 @@ class TestrunResult:
 
     def __str__(self) -> str:
         """Return the number of failed steps and the path of the page."""
-        failed = f"failed: {len(self.failed)} of {len(self.steps)} steps\n" if self.failed else ""
+        failed = (
+            f"failed: {len(self.failed_steps)} of {len(self.steps)} steps\n"
+            if self.failed_steps
+            else ""
+        )
         return f"{failed}page: {self.page} ({self.files:,} files)"
 
 

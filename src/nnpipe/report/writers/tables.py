@@ -1,7 +1,10 @@
-"""The writer of tables for the terminal."""
+"""Tables as text for a terminal, and as HTML for a notebook."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from nnpipe.core.foreign_text import escape_html
 from nnpipe.report.document import Table
 from nnpipe.report.formatting import clean
 
@@ -29,3 +32,14 @@ def to_text(table: Table) -> str:
         for row in padded
     ]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def format_html_table(table: Table, caption: str, sentences: Iterable[str] = ()) -> str:
+    """Return a table as HTML, with sentences below it."""
+    head = "".join(f"<th>{escape_html(name)}</th>" for name in table.header)
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{escape_html(cell.text)}</td>" for cell in row) + "</tr>"
+        for row in table.cells()
+    )
+    told = "".join(f"<p>{escape_html(each)}</p>" for each in sentences)
+    return f"<table><caption>{escape_html(caption)}</caption><tr>{head}</tr>{rows}</table>{told}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nnpipe.report.document import Cell, Table
-from nnpipe.report.writers.terminal import to_text
+from nnpipe.report.writers.tables import to_text
 
 
 def test_columns_are_aligned_and_the_best_bears_a_star():
