@@ -230,7 +230,7 @@ class Task(Component):
                     f"again"
                 )
 
-    def same_truth(self, one: Evaluation, other: Evaluation) -> bool:
+    def has_same_settings(self, one: Evaluation, other: Evaluation) -> bool:
         """Return whether metrics of two evaluations can be compared: by default, if their settings
         are equal.
 

@@ -132,6 +132,6 @@ def test_evaluations_above_different_scores_are_not_compared() -> None:
         return replace(found, settings={**found.settings, "decoder": told})
 
     random = np.random.default_rng(0)
-    assert Detection().same_truth(by("a", 0.001), by("b", 0.001))
-    assert not Detection().same_truth(by("a", 0.001), by("a", 0.25))
-    assert not Detection().same_truth(found, replace(found, settings={"protocol": "pascal"}))
+    assert Detection().has_same_settings(by("a", 0.001), by("b", 0.001))
+    assert not Detection().has_same_settings(by("a", 0.001), by("a", 0.25))
+    assert not Detection().has_same_settings(found, replace(found, settings={"protocol": "pascal"}))

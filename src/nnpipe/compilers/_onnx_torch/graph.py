@@ -33,7 +33,7 @@ _FAMILIES = (
     weighted.build_window_operators,
 )
 OWN = frozenset({"Constant", "Shape", "Size"})
-"""Operators that :class:`~nnpipe.compilers._onnx_torch.graph.GraphRun` computes itself."""
+"""Operators that the graph in PyTorch computes itself."""
 
 
 def build_operator_table() -> Mapping[str, Callable[[OperatorCall], Any]]:

@@ -179,6 +179,6 @@ def is_comparable(first: Quality, other: Quality) -> bool:
     """
     return (
         first.task.name == other.task.name
-        and first.task.same_truth(first.evaluation, other.evaluation)
+        and first.task.has_same_settings(first.evaluation, other.evaluation)
         and first.task.same_samples(first.evaluation, other.evaluation)
     )

@@ -137,14 +137,14 @@ class Detection(Task):
         boxes[..., 0] = boxes[..., 0].min(initial=0.0) - 2 * boxes[..., 2].max(initial=0.0)
         return {"boxes": boxes, "class": classes, "scores": np.full((count, most), np.inf)}
 
-    def same_truth(self, one: Evaluation, other: Evaluation) -> bool:
+    def has_same_settings(self, one: Evaluation, other: Evaluation) -> bool:
         """Return whether both were judged by the same rules, from boxes above the same least score.
 
         A greater one cuts off the end of every curve, so that mAP is less.
         """
-        return super().same_truth(one, other) and _get_score_threshold(one) == _get_score_threshold(
-            other
-        )
+        return super().has_same_settings(one, other) and _get_score_threshold(
+            one
+        ) == _get_score_threshold(other)
 
     def sample_errors(self, evaluation: Evaluation) -> npt.NDArray[np.float64]:
         """Return how many boxes of each picture are missing or wrong, with the scores from which
